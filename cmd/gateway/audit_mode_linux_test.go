@@ -33,14 +33,13 @@ func TestWarnsOfReadableAuditFile(t *testing.T) {
 				}
 			}
 			var out bytes.Buffer
-			a := &app{
-				Loaded: &config.Loaded{
-					Config: &config.Config{Audit: config.Audit{File: path, Payloads: payloads}},
-				},
-				log: slog.New(slog.NewTextHandler(&out, nil)), mask: logging.NewMask(),
+			l := &config.Loaded{
+				Config: &config.Config{Audit: config.Audit{File: path, Payloads: payloads}},
 			}
-			_ = a.openJournal()
-			a.close()
+			log := slog.New(slog.NewTextHandler(&out, nil))
+			if _, end, err := openJournal(l, log, logging.NewMask()); err == nil {
+				end()
+			}
 			got := out.String()
 			switch {
 			case want == "" && got != "":

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,11 +24,17 @@ const autoTokenFile = "token"
 // maxAutoTokenFile bounds the size of this file, in bytes.
 const maxAutoTokenFile = 4 << 10
 
-// authTokens returns the tokens of a configuration. It replaces auto by the token in the state
+// An autoToken is the token that replaces auto in auth.tokens.
+type autoToken struct {
+	log   *slog.Logger
+	value string // "" = auto was not used yet
+}
+
+// tokens returns the tokens of a configuration. It replaces auto by the token in the state
 // directory, and creates this token if there is none. A running gateway keeps the token even if the
-// file changes. authTokens returns an error if auto is used and there is no state directory, or if
-// the file with the token cannot be created or has no valid token.
-func (a *app) authTokens(l *config.Loaded, c *config.Config) ([]string, error) {
+// file changes. tokens returns an error if auto is used and there is no state directory, or if the
+// file with the token cannot be created or has no valid token.
+func (t *autoToken) tokens(l *config.Loaded, c *config.Config) ([]string, error) {
 	i := slices.Index(c.Auth.Tokens, config.AutoToken)
 	if i < 0 {
 		return c.Auth.Tokens, nil
@@ -42,24 +49,24 @@ func (a *app) authTokens(l *config.Loaded, c *config.Config) ([]string, error) {
 		return nil, problem("auto needs a state directory for the token, and this gateway " +
 			"has no state directory: set state, and restart the gateway")
 	}
-	if a.autoToken == "" {
-		token, err := a.readOrCreateToken(autoTokenPath(c))
+	if t.value == "" {
+		token, err := t.readOrCreate(autoTokenPath(c))
 		if err != nil {
 			return nil, problem("auto: %v", err)
 		}
-		a.autoToken = token
+		t.value = token
 	}
 	all := slices.Clone(c.Auth.Tokens)
-	all[i] = a.autoToken
+	all[i] = t.value
 	return all, nil
 }
 
-func (a *app) readOrCreateToken(path string) (string, error) {
+func (t *autoToken) readOrCreate(path string) (string, error) {
 	token, err := readAutoToken(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = createAutoToken(path); err == nil {
 			token, err = readAutoToken(path)
-			a.log.Info("token for clients created", "file", path)
+			t.log.Info("token for clients created", "file", path)
 		}
 	}
 	if err != nil {
@@ -67,7 +74,7 @@ func (a *app) readOrCreateToken(path string) (string, error) {
 	}
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		a.log.Warn("token readable by other users", "file", path,
+		t.log.Warn("token readable by other users", "file", path,
 			"text", "remove the file, and restart the gateway, which creates a new token")
 	}
 	for _, part := range []string{path, filepath.Dir(path)} {
@@ -76,7 +83,7 @@ func (a *app) readOrCreateToken(path string) (string, error) {
 			continue
 		}
 		if why := config.WritableByOthers(info); why != "" {
-			a.log.Warn("token replaceable by other users", "file", part, "err", why,
+			t.log.Warn("token replaceable by other users", "file", part, "err", why,
 				"text", "run chmod go-w, or name a folder of your own with --state")
 		}
 	}
@@ -118,17 +125,3 @@ func createAutoToken(path string) error {
 
 // autoTokenPath returns the path of the file with the token that replaces auto.
 func autoTokenPath(c *config.Config) string { return filepath.Join(c.StateDir, autoTokenFile) }
-
-// shellWord quotes text as one word of a shell, if necessary.
-func shellWord(text string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,="
-	if text != "" && strings.Trim(text, plain) == "" {
-		return text
-	}
-	return quotedWord(text)
-}
-
-// quotedWord quotes text in single quotes as one word of a shell.
-func quotedWord(text string) string {
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}

@@ -85,16 +85,16 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		StateDir: dir,
 		Auth:     config.Auth{Tokens: []string{"0123456789abcdef", config.AutoToken}},
 	}
-	start := func() *app {
-		return &app{log: logging.New(&log, logging.Options{Mask: logging.NewMask()})}
+	start := func() *autoToken {
+		return &autoToken{log: logging.New(&log, logging.Options{Mask: logging.NewMask()})}
 	}
 	running := start()
-	first, err := running.authTokens(&config.Loaded{Source: "f", Config: c}, c)
+	first, err := running.tokens(&config.Loaded{Source: "f", Config: c}, c)
 	if err != nil || len(first) != 2 || first[0] != "0123456789abcdef" || len(first[1]) != 64 ||
 		c.Auth.Tokens[1] != config.AutoToken {
 		t.Fatalf("%v, %v", first, err)
 	}
-	if second, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil ||
+	if second, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err != nil ||
 		second[1] != first[1] {
 		t.Errorf("another token: %v", err)
 	}
@@ -103,7 +103,7 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Reset()
-	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err != nil ||
+	if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err != nil ||
 		!strings.Contains(log.String(), "token readable by other users") {
 		t.Errorf("a token that others can read: %v\n%s", err, log.String())
 	}
@@ -114,12 +114,12 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil ||
+		if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err == nil ||
 			!strings.Contains(err.Error(), "auth.tokens[1]") ||
 			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if reloaded, err := running.authTokens(&config.Loaded{Source: "f", Config: c},
+		if reloaded, err := running.tokens(&config.Loaded{Source: "f", Config: c},
 			c); err != nil || reloaded[1] != first[1] {
 			t.Errorf("%s: the tokens after a reload are %q, %v", what, reloaded, err)
 		}
@@ -130,11 +130,11 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil {
+	if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err == nil {
 		t.Error("a directory is accepted as the file with the token")
 	}
 	c.StateDir = ""
-	if _, err := start().authTokens(&config.Loaded{Source: "f", Config: c}, c); err == nil ||
+	if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err == nil ||
 		!strings.Contains(err.Error(), "state") {
 		t.Errorf("no state directory: %v", err)
 	}

@@ -9,11 +9,14 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/spf13/cobra"
 
+	"mcpgateway/backends"
 	"mcpgateway/catalog"
+	"mcpgateway/internal/logging"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -30,6 +33,7 @@ func requireTool(_ *cobra.Command, args []string) error {
 
 func callCommand(c *cli) *cobra.Command {
 	asJSON := false
+	var timeout startTimeout
 	cmd := &cobra.Command{
 		Use:   "call TOOL [JSON | KEY=VALUE...]",
 		Short: "Call a tool",
@@ -43,31 +47,38 @@ A VALUE that is JSON is sent as JSON, unless the tool's schema declares a string
 VALUE is sent as a string. The exit code is 1 if the call fails or the tool reports an error.`,
 		Args: requireTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := c.checkTimeout(); err != nil {
-				return err
-			}
-			a, err := c.open(runMode{noRestart: true}, c.quietLog, stdioOnly)
+			o, err := openOneShot(c, timeout, false)
 			if err != nil {
 				return err
 			}
-			c.printSourceOnTerminal(a, asJSON)
-			return a.run(cmd.Context(), func(ctx context.Context) error {
-				return c.callTool(ctx, a, args[0], args[1:], asJSON)
+			if showSource(c.stdio, asJSON) {
+				printSource(o.err, o.Source)
+			}
+			t := toolCall{oneShot: o, tool: args[0], asJSON: asJSON}
+			return o.run(cmd.Context(), func(ctx context.Context) error {
+				return t.do(ctx, args[1:])
 			})
 		},
 	}
-	c.timeoutFlag(cmd)
+	timeout.addFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the raw result")
 	return cmd
 }
 
-// callTool connects to the gateway over a pipe in memory, calls a tool, and prints the result. It
-// returns an error if the call fails, if the tool reports an error, or if a backend that the call
-// waits for does not start within c.timeout.
-func (c *cli) callTool(ctx context.Context, a *app, tool string, args []string, asJSON bool) error {
+// A toolCall is the call of a tool by the command call.
+type toolCall struct {
+	*oneShot
+	tool   string
+	asJSON bool // print the raw result
+}
+
+// do connects to the gateway over a pipe in memory, calls the tool with the arguments of a command
+// line, and prints the result. It returns an error if the call fails, if the tool reports an error,
+// or if a backend that the call waits for does not start within the timeout.
+func (t *toolCall) do(ctx context.Context, args []string) error {
 	clientEnd, gatewayEnd := transport.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- a.gateway.Serve(ctx, "", "", gatewayEnd) }()
+	go func() { served <- t.gateway.Serve(ctx, "", "", gatewayEnd) }()
 	p := peer.New(clientEnd, noCapabilities{}, peer.Options{})
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(context.Background()) }()
@@ -90,14 +101,14 @@ func (c *cli) callTool(ctx context.Context, a *app, tool string, args []string, 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { c.awaitStart(ctx, cancel, a, tool) })
+	watching.Go(func() { t.awaitStart(ctx, cancel) })
 	defer watching.Wait()
 	defer cancel(nil)
-	arguments, err := c.toolArguments(ctx, a, tool, args)
+	arguments, err := t.arguments(ctx, args)
 	if err != nil {
 		return err
 	}
-	response, err := c.callAndWait(ctx, a, p, tool, arguments)
+	response, err := t.callAndWait(ctx, p, arguments)
 	cancel(nil)
 	timeout, isTimeout := errors.AsType[hintedError](context.Cause(ctx))
 	switch {
@@ -106,9 +117,9 @@ func (c *cli) callTool(ctx context.Context, a *app, tool string, args []string, 
 	case err != nil:
 		return err
 	case response.Part(wire.PartError) != nil:
-		return c.callError(a, tool, response, asJSON)
+		return t.callError(response)
 	}
-	return c.printResult(a, response, asJSON)
+	return t.printResult(response)
 }
 
 // noCapabilities is the handler of a client without capabilities.
@@ -121,15 +132,15 @@ func (noCapabilities) HandleNotification(wire.Message, peer.Origin) {}
 
 // callAndWait calls the tool and waits for the response. It prints progress to stderr. When ctx is
 // done, it cancels the call and returns an error, unless the response has arrived before.
-func (c *cli) callAndWait(
-	ctx context.Context, a *app, p *peer.Peer, tool string, arguments []byte,
+func (t *toolCall) callAndWait(
+	ctx context.Context, p *peer.Peer, arguments []byte,
 ) (wire.Message, error) {
-	params := append([]byte(`{"name":`), wire.Quote(tool)...)
+	params := append([]byte(`{"name":`), wire.Quote(t.tool)...)
 	if arguments != nil {
 		params = append(append(params, `,"arguments":`...), arguments...)
 	}
 	params = append(params, `,"_meta":{"progressToken":0}}`...)
-	w := &callWaiter{w: c.err, maskedLine: a.maskedLine, done: make(chan struct{})}
+	w := &callWaiter{w: t.err, mask: t.mask, done: make(chan struct{})}
 	call := &peer.Call{Handler: w, Token: "0"}
 	p.Send(wire.NewRequest("0", protocol.MethodToolsCall, params), call)
 	select {
@@ -143,11 +154,11 @@ func (c *cli) callAndWait(
 
 // A callWaiter waits for the response of one call.
 type callWaiter struct {
-	w          io.Writer
-	maskedLine func(string) string // returns a text on one line, without secrets
-	response   wire.Message
-	err        error
-	done       chan struct{}
+	w        io.Writer
+	mask     *logging.Mask
+	response wire.Message
+	err      error
+	done     chan struct{}
 }
 
 // OnProgress implements peer.ResponseHandler.
@@ -164,7 +175,7 @@ func (w *callWaiter) OnProgress(m wire.Message) {
 	if p.Total != nil {
 		text += fmt.Sprintf(" of %v", *p.Total)
 	}
-	fmt.Fprintln(w.w, w.maskedLine(text+" "+p.Message))
+	fmt.Fprintln(w.w, maskedLine(w.mask, text+" "+p.Message))
 }
 
 // OnResponse implements peer.ResponseHandler.
@@ -173,25 +184,74 @@ func (w *callWaiter) OnResponse(m wire.Message, err error) {
 	close(w.done)
 }
 
+// startingBackends returns the names of the starting backends that the call waits for: the backend
+// of the tool or, if the tool is unknown, all backends that may still list it.
+func (t *toolCall) startingBackends() (names []string) {
+	v := t.backends.View()
+	route, found := v.Lookup(catalog.Tools, t.tool)
+	for _, s := range enabled(t.backends.Status()) {
+		isOwn := found && s.Name == route.Backend
+		if isOwn && s.State == backends.Starting || !found && !s.Settled {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// awaitStart shows the backends that the call waits for. It cancels the call if one of these
+// backends is still starting after the timeout. It returns when none of these backends is starting,
+// or ctx is done.
+func (t *toolCall) awaitStart(ctx context.Context, cancel context.CancelCauseFunc) {
+	p := progress{w: t.err, terminal: isTerminal(t.err), began: time.Now()}
+	defer p.clear()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	timeout := t.timeout.channel()
+	for {
+		timedOut := false
+		select {
+		case <-tick.C:
+		case <-timeout:
+			timedOut = true
+		case <-ctx.Done():
+			return
+		}
+		names := strings.Join(t.startingBackends(), ", ")
+		switch {
+		case names == "":
+			return
+		case timedOut:
+			cancel(hintedError{
+				fmt.Errorf("%s did not answer within %v", names, time.Duration(t.timeout)),
+				"increase --timeout; gateway check shows more",
+			})
+			return
+		case p.due():
+			p.print(fmt.Sprintf("waiting for %s (%.0f s)",
+				truncate(names, 60), time.Since(p.began).Seconds()))
+		}
+	}
+}
+
 // callError converts a JSON-RPC error to an error. With asJSON it also prints the error object to
 // stdout. If the tool is unknown, it prints the problems of failed backends to stderr, and the
 // error says whether the configuration denies the tool. The error also says whether the backend of
 // the tool is disabled.
-func (c *cli) callError(a *app, tool string, response wire.Message, asJSON bool) error {
+func (t *toolCall) callError(response wire.Message) error {
 	e := wire.ReadError(response.Part(wire.PartError))
-	if asJSON {
-		fmt.Fprintf(c.out, "%s\n", response.Part(wire.PartError))
+	if t.asJSON {
+		fmt.Fprintf(t.out, "%s\n", response.Part(wire.PartError))
 	}
-	err := fmt.Errorf("%s (code %d)", a.maskedLine(e.Message), e.Code)
+	err := fmt.Errorf("%s (code %d)", maskedLine(t.mask, e.Message), e.Code)
 	if e.Code == wire.CodeInvalidParams && strings.HasPrefix(e.Message, "Unknown tool") {
-		if denied := a.deniedError(tool, ""); denied != nil {
+		if denied := deniedError(t.app, t.tool, ""); denied != nil {
 			return denied
 		}
-		_ = c.printFailedBackends(a, "") // one of the failed backends may have the tool
-		return hintedError{err, a.nameHint(tool)}
+		_ = t.printFailedBackends("") // one of the failed backends may have the tool
+		return hintedError{err, nameHint(t.app, t.tool)}
 	}
 	if strings.Contains(e.Message, "it is disabled in the configuration") {
-		if disabled := a.disabledError(a.hasBackendPrefix(tool)); disabled != nil {
+		if disabled := disabledError(t.app, hasBackendPrefix(t.app, t.tool)); disabled != nil {
 			return disabled
 		}
 	}
@@ -202,14 +262,14 @@ func (c *cli) callError(a *app, tool string, response wire.Message, asJSON bool)
 // prints the text of the result to stdout or, if the tool reports an error, to stderr with secrets
 // masked; for a terminal it escapes control characters. It returns errReported if the tool reports
 // an error.
-func (c *cli) printResult(a *app, response wire.Message, asJSON bool) error {
+func (t *toolCall) printResult(response wire.Message) error {
 	result := response.Part(wire.PartResult)
 	failure := error(nil)
 	if response.IsToolError() {
 		failure = errReported
 	}
-	if asJSON {
-		fmt.Fprintf(c.out, "%s\n", result)
+	if t.asJSON {
+		fmt.Fprintf(t.out, "%s\n", result)
 		return failure
 	}
 	var r struct {
@@ -219,12 +279,12 @@ func (c *cli) printResult(a *app, response wire.Message, asJSON bool) error {
 		StructuredContent json.RawMessage `json:"structuredContent"`
 	}
 	if err := json.Unmarshal(result, &r); err != nil {
-		fmt.Fprintln(c.out, forWriter(c.out, string(result)))
+		fmt.Fprintln(t.out, forWriter(t.out, string(result)))
 		return failure
 	}
-	to, masked := c.out, func(text string) string { return text }
+	to, masked := t.out, func(text string) string { return text }
 	if failure != nil {
-		to, masked = c.err, a.mask.String
+		to, masked = t.err, t.mask.String
 	}
 	for _, block := range r.Content {
 		if block.Type == "text" {
@@ -240,11 +300,9 @@ func (c *cli) printResult(a *app, response wire.Message, asJSON bool) error {
 	return failure
 }
 
-// toolArguments converts the arguments of a tool on the command line to JSON; nil = no arguments.
-// Its error is a usageError.
-func (c *cli) toolArguments(
-	ctx context.Context, a *app, tool string, args []string,
-) ([]byte, error) {
+// arguments converts the arguments on the command line to JSON; nil = no arguments. Its error is a
+// usageError.
+func (t *toolCall) arguments(ctx context.Context, args []string) ([]byte, error) {
 	wrong := func(format string, values ...any) error {
 		return usageErrorOf("gateway call", fmt.Errorf(format, values...))
 	}
@@ -257,7 +315,7 @@ func (c *cli) toolArguments(
 		}
 		return []byte(args[0]), nil
 	}
-	strings := schemaStrings(ctx, a, tool)
+	strings := t.schemaStrings(ctx)
 	seen := make(map[string]bool)
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -291,14 +349,14 @@ func splitKeyValue(arg string) (key, value string, ok bool) {
 	return key, value, ok && key != ""
 }
 
-// schemaStrings returns the arguments of a tool: true = declared as a string in the schema. It
+// schemaStrings returns the arguments of the tool: true = declared as a string in the schema. It
 // waits until the tool is listed or all backends are settled. The result is empty if the tool is
 // unknown or ctx is done.
-func schemaStrings(ctx context.Context, a *app, tool string) map[string]bool {
+func (t *toolCall) schemaStrings(ctx context.Context) map[string]bool {
 	var found *catalog.Entry
 	for found == nil {
-		v := a.backends.View()
-		if route, ok := v.Lookup(catalog.Tools, tool); ok {
+		v := t.backends.View()
+		if route, ok := v.Lookup(catalog.Tools, t.tool); ok {
 			for _, e := range v.Entries(catalog.Tools) {
 				if e.Backend == route.Backend && e.Item.Original == route.Original {
 					found = &e
@@ -318,15 +376,15 @@ func schemaStrings(ctx context.Context, a *app, tool string) map[string]bool {
 	if found == nil {
 		return all
 	}
-	var t struct {
+	var listed struct {
 		InputSchema struct {
 			Properties map[string]struct {
 				Type json.RawMessage `json:"type"`
 			} `json:"properties"`
 		} `json:"inputSchema"`
 	}
-	if json.Unmarshal(found.Item.Raw(), &t) == nil {
-		for key, p := range t.InputSchema.Properties {
+	if json.Unmarshal(found.Item.Raw(), &listed) == nil {
+		for key, p := range listed.InputSchema.Properties {
 			all[key] = string(p.Type) == `"string"`
 		}
 	}

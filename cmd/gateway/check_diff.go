@@ -18,8 +18,8 @@ import (
 // printDiff prints the changes that a reload would make in the gateway that runs, or last ran, with
 // the same file. It starts no backend. It returns an error if there is no file or a reload would
 // refuse the file. A missing or unusable record is reported on stderr and is not an error.
-func (c *cli) printDiff() error {
-	loaded, err := c.loadConfig()
+func printDiff(s *configSource) error {
+	loaded, err := s.load()
 	if err != nil {
 		return err
 	}
@@ -29,9 +29,9 @@ func (c *cli) printDiff() error {
 	if loaded.Source == "" {
 		return hintedError{errors.New("no configuration to compare"), "name a file with --config"}
 	}
-	c.printSource(&app{Loaded: loaded})
+	printSource(s.err, loaded.Source)
 	for _, w := range loaded.Warnings {
-		fmt.Fprintf(c.err, "gateway: %s\n", w)
+		fmt.Fprintf(s.err, "gateway: %s\n", w)
 	}
 	before, err := findRunningConfig(loaded.Config, loaded.Source)
 	switch {
@@ -39,35 +39,35 @@ func (c *cli) printDiff() error {
 		if err := reload.CheckNotEmptied(loaded, 1); err != nil {
 			return err // an emptied file no longer contains the state directory of the record
 		}
-		printError(c.err,
+		printError(s.err,
 			"the file is valid; no gateway has recorded a run with this file, "+
 				"so there is nothing to compare",
 			"the record is in the state directory that the gateway was started with; "+
 				"if the key state has changed since then, name the old directory with --state")
 		return nil
 	case err != nil:
-		fmt.Fprintf(c.err, "gateway: the file is valid; the record of the last run "+
+		fmt.Fprintf(s.err, "gateway: the file is valid; the record of the last run "+
 			"with this file cannot be used: %v\n", err)
 		return nil
 	}
 	at := before.Time.Local().Format(time.DateTime + " MST")
 	if before.HasExited() {
-		fmt.Fprintf(c.err, "gateway: no gateway runs with this file. The file is compared with "+
+		fmt.Fprintf(s.err, "gateway: no gateway runs with this file. The file is compared with "+
 			"the configuration that the last one (process %d, ended) loaded at %s\n",
 			before.PID, at)
 	} else {
 		if err := reload.CheckNotEmptied(loaded, len(before.Backends)); err != nil {
 			return err
 		}
-		fmt.Fprintf(c.err, "gateway: the file is compared with the configuration "+
+		fmt.Fprintf(s.err, "gateway: the file is compared with the configuration "+
 			"that the gateway (process %d) loaded at %s\n", before.PID, at)
 	}
-	changes := before.Diff(loaded.Config, append(before.Flags, c.flagKeys()...)...)
+	changes := before.Diff(loaded.Config, append(before.Flags, s.flagKeys()...)...)
 	if changes.IsEmpty() {
-		fmt.Fprintln(c.err, "gateway: nothing would change")
+		fmt.Fprintln(s.err, "gateway: nothing would change")
 		return nil
 	}
-	return printChanges(c.out, changes)
+	return printChanges(s.out, changes)
 }
 
 // findRunningConfig returns the record of the gateway that runs, or last ran, with a file. If the

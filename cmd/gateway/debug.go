@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -25,14 +26,14 @@ type memoryUse struct {
 // serveDebug serves / (a memoryUse), /goroutines (stacks as text) and /heap (a profile for go tool
 // pprof) at the socket that debugEnv names, until end is called. It serves nothing if debugEnv is
 // not set, or if it cannot listen at the socket, which it logs.
-func (a *app) serveDebug() (end func()) {
+func serveDebug(log *slog.Logger) (end func()) {
 	path := os.Getenv(debugEnv)
 	if path == "" {
 		return func() {}
 	}
 	ln, err := net.Listen("unix", path)
 	if err != nil {
-		a.log.Error("debug socket not available", "err", err)
+		log.Error("debug socket not available", "err", err)
 		return func() {}
 	}
 	mux := http.NewServeMux()

@@ -13,7 +13,7 @@ import (
 func TestDebugClientDoesNotDelayExit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	t.Setenv(debugEnv, path)
-	end := (&app{log: slog.New(slog.DiscardHandler)}).serveDebug()
+	end := serveDebug(slog.New(slog.DiscardHandler))
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)

@@ -34,14 +34,14 @@ func (errorResponder) HandleNotification(wire.Message, peer.Origin) {}
 // serveErrors responds with r to the client on stdin until end is called or the client disconnects.
 // Either event closes done. If stdin is not a pipe or socket, serveErrors does not read it, and
 // done is closed at once.
-func (c *cli) serveErrors(r errorResponder, limit int) (done <-chan struct{}, end func()) {
+func serveErrors(io stdio, r errorResponder, limit int) (done <-chan struct{}, end func()) {
 	closed := make(chan struct{})
-	if info, err := c.in.Stat(); err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+	if info, err := io.in.Stat(); err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		close(closed)
 		return closed, func() {}
 	}
 	ignore := func(*transport.MalformedError) {} // the process at stdin may not be an MCP client
-	p := peer.New(transport.Stdio(c.in, c.out, limit), r, peer.Options{OnMalformed: ignore})
+	p := peer.New(transport.Stdio(io.in, io.out, limit), r, peer.Options{OnMalformed: ignore})
 	go func() {
 		defer close(closed)
 		_ = p.Run(context.Background())
@@ -63,7 +63,7 @@ const maxStartupError = 4 << 10
 // after startupErrorTimeout, or when ctx is done. After server/discover it waits for another
 // request, because a client may fall back to initialize. It does nothing if stdin is not a pipe or
 // socket.
-func (c *cli) reportStartupError(ctx context.Context, problem string) {
+func reportStartupError(ctx context.Context, io stdio, problem string) {
 	problem = logging.NewMask().String(strings.TrimSpace(problem))
 	if len(problem) > maxStartupError {
 		problem = strings.ToValidUTF8(problem[:maxStartupError], "") + "…"
@@ -78,7 +78,7 @@ func (c *cli) reportStartupError(ctx context.Context, problem string) {
 		default:
 		}
 	}}
-	done, end := c.serveErrors(r, int(config.Default().Limits.Message))
+	done, end := serveErrors(io, r, int(config.Default().Limits.Message))
 	defer end()
 	select {
 	case <-reported:

@@ -23,7 +23,7 @@ import (
 // healthTimeout limits the wait for a response.
 const healthTimeout = 3 * time.Second
 
-func healthCommand(c *cli) *cobra.Command {
+func healthCommand(s *configSource) *cobra.Command {
 	return &cobra.Command{
 		Use:   "health [URL]",
 		Short: "Ask a running gateway whether it is alive: exit code 0 or 1",
@@ -52,7 +52,7 @@ if it has one:
 				// The request goes to this machine, at an address that the certificate need not
 				// contain. The request contains no secret.
 				transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-				at, err = c.ownHealthURL()
+				at, err = ownHealthURL(s)
 			}
 			if err != nil {
 				return err
@@ -76,7 +76,7 @@ if it has one:
 			if err := checkHealthResponse(at, response, text, len(args) == 0); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(c.out, "ok")
+			_, err = fmt.Fprintln(s.out, "ok")
 			return err
 		},
 	}
@@ -117,6 +117,7 @@ func isGatewayResponse(text []byte) bool {
 func healthHint(err error) string {
 	_, expired := errors.AsType[x509.CertificateInvalidError](err)
 	_, otherName := errors.AsType[x509.HostnameError](err)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return "the gateway serves no TLS: use http://"
@@ -125,7 +126,7 @@ func healthHint(err error) string {
 	case expired:
 		return "the certificate is not valid: " +
 			"put a valid one into the files of tls.cert and tls.key"
-	case isA[*tls.CertificateVerificationError](err):
+	case untrusted:
 		return "the certificate is not trusted: " +
 			"set SSL_CERT_FILE to a file with the certificate of its authority"
 	}
@@ -154,11 +155,10 @@ func healthURL(text string) (string, error) {
 }
 
 // ownHealthURL returns the health URL of the gateway with the user's configuration.
-func (c *cli) ownHealthURL() (string, error) {
-	loaded, err := config.Load(config.Options{
-		Path: c.config, Flags: c.flagValues(), VariableNames: variableNames(),
-		Approve: c.approver(true), RequiredKeys: []string{"listen", "tls"},
-	})
+func ownHealthURL(s *configSource) (string, error) {
+	o := s.options(s.path, false, true)
+	o.RequiredKeys = []string{"listen", "tls"}
+	loaded, err := config.Load(o)
 	if err != nil {
 		return "", err
 	}

@@ -51,22 +51,24 @@ func serveInProcess(t *testing.T) (d *httpserver.Server, end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &cli{stdio: stdio{null, null, null}, config: file(t, "gateway.yaml",
-		"listen: 127.0.0.1:0\nstate: none\nlog: { level: error }\nbackends: [{ name: demo, embedded: demo }]\n")}
-	a, err := f.open(runMode{})
+	c := newCLI(stdio{null, null, null})
+	c.source.path = file(t, "gateway.yaml",
+		"listen: 127.0.0.1:0\nstate: none\nlog: { level: error }\nbackends: [{ name: demo, embedded: demo }]\n")
+	a, err := c.open(runMode{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, d, err := a.listen()
+	s := newService(a, c.stdio)
+	ln, err := s.listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() {
-		ended <- a.run(ctx, func(ctx context.Context) error { return d.Run(ctx, ln) })
+		ended <- a.run(ctx, func(ctx context.Context) error { return s.http.Run(ctx, ln) })
 	}()
-	return d, func() {
+	return s.http, func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -19,7 +19,7 @@ import (
 	"mcpgateway/internal/httpserver"
 )
 
-func importCommand(c *cli) *cobra.Command {
+func importCommand(s *configSource) *cobra.Command {
 	var o output
 	var project string
 	cmd := &cobra.Command{
@@ -61,12 +61,12 @@ Nothing is written if no server is found. An existing file is overwritten only w
 				IsGateway: func(url string) bool { return isGateway(cmd.Context(), url) },
 			})
 			if !im.Empty() {
-				if werr := o.writeTo(c.out, im.YAML()); werr != nil {
+				if werr := o.writeTo(s.out, im.YAML()); werr != nil {
 					return werr
 				}
 			}
 			for _, note := range im.Notes {
-				fmt.Fprintf(c.err, "gateway: %s\n", note)
+				fmt.Fprintf(s.err, "gateway: %s\n", note)
 			}
 			switch {
 			case im.Empty() && err == nil:
@@ -74,11 +74,11 @@ Nothing is written if no server is found. An existing file is overwritten only w
 			case im.Empty(), o.path == "":
 				return err
 			}
-			if err := c.trustImported(o.path, im.YAML()); err != nil {
-				fmt.Fprintf(c.err, "gateway: %s is not approved: %v\n", o.path, err)
+			if err := trustImported(trustStoreOf(s.state), o.path, im.YAML()); err != nil {
+				fmt.Fprintf(s.err, "gateway: %s is not approved: %v\n", o.path, err)
 			}
 			all, off := im.Count()
-			fmt.Fprintf(c.err, "gateway: wrote %s (servers: %d, disabled: %d)\n", o.path, all, off)
+			fmt.Fprintf(s.err, "gateway: wrote %s (servers: %d, disabled: %d)\n", o.path, all, off)
 			return err
 		},
 	}

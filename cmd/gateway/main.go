@@ -33,10 +33,8 @@ func main() {
 	// backends are stopped. SIGPIPE is caught instead of ignored, because child processes inherit
 	// ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	c := &cli{
-		stdio:  stdio{os.Stdin, os.Stdout, os.Stderr},
-		sighup: new(reload.SIGHUP), secondSignal: new(signalHandler),
-	}
+	c := newCLI(stdio{os.Stdin, os.Stdout, os.Stderr})
+	c.sighup, c.secondSignal = new(reload.SIGHUP), new(signalHandler)
 	ctx, stop := signalContext(c.sighup, c.secondSignal)
 	disown := procgroup.BecomeSubreaper()
 	code := c.run(ctx, os.Args[1:])
@@ -52,8 +50,21 @@ type stdio struct {
 
 // run executes a command line and returns the exit code.
 func run(ctx context.Context, args []string, io stdio) int {
-	return (&cli{stdio: io}).run(ctx, args)
+	return newCLI(io).run(ctx, args)
 }
+
+// A cli is the command line of a process.
+type cli struct {
+	stdio
+	source  configSource
+	serving bool // the gateway serves clients
+
+	sighup       *reload.SIGHUP // may be nil
+	secondSignal *signalHandler // may be nil
+	mask         *logging.Mask  // mask of the last app; nil = no app was opened yet
+}
+
+func newCLI(io stdio) *cli { return &cli{stdio: io, source: configSource{stdio: io}} }
 
 func (c *cli) run(ctx context.Context, args []string) int {
 	io := c.stdio
@@ -81,7 +92,7 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	if isServe && err != nil && unknown == nil && !c.serving {
 		var problem strings.Builder
 		reportError(&problem, c.mask, err)
-		c.reportStartupError(ctx, strings.ReplaceAll("\n"+problem.String(), "\ngateway: ", "\n"))
+		reportStartupError(ctx, io, strings.ReplaceAll("\n"+problem.String(), "\ngateway: ", "\n"))
 	}
 	return code
 }
@@ -160,7 +171,7 @@ func printError(w io.Writer, problem, hint string) {
 
 // command returns the root command with its subcommands.
 func (c *cli) command() *cobra.Command {
-	var showVersion bool
+	var showVersion, alsoStdio bool
 	root := &cobra.Command{
 		Use:   "gateway",
 		Short: "One MCP server that combines all your other servers",
@@ -174,11 +185,11 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
     gateway import -o gateway.yaml                 # copy the servers that your clients have
     gateway check                                  # check that all of them start`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if showVersion {
-				return c.printVersion()
+				return printVersion(c.out)
 			}
-			return c.serve(cmd, args)
+			return serve(cmd.Context(), c, alsoStdio)
 		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -188,19 +199,20 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 	root.Flags().BoolVarP(&showVersion, "version", "v", false,
 		"print the version, and the supported revisions of MCP")
 	p := root.PersistentFlags()
-	p.StringVarP(&c.config, "config", "c", "",
+	p.StringVarP(&c.source.path, "config", "c", "",
 		"the configuration `FILE` (default ./gateway.yaml, then the user's)")
-	p.StringVar(&c.logLevel, "log-level", "",
+	p.StringVar(&c.source.logLevel, "log-level", "",
 		"debug, info, warn or error (default info; error for commands that print results)")
-	p.StringVar(&c.logFormat, "log-format", "", "text or json (default text)")
-	p.StringVar(&c.state, "state", "",
+	p.StringVar(&c.source.logFormat, "log-format", "", "text or json (default text)")
+	p.StringVar(&c.source.state, "state", "",
 		"the `DIR` for state such as the last known catalogs, or none")
-	c.serveFlags(root)
+	serveFlags(root, &c.source, &alsoStdio)
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
-		serveCommand(c), checkCommand(c), toolsCommand(c), callCommand(c), importCommand(c),
-		trustCommand(c), untrustCommand(c), healthCommand(c), versionCommand(c),
+		serveCommand(c), checkCommand(c), toolsCommand(c), callCommand(c),
+		importCommand(&c.source), trustCommand(&c.source), untrustCommand(&c.source),
+		healthCommand(&c.source), versionCommand(c.out),
 	)
 	root.SetHelpCommand(helpCommand())
 	for _, cmd := range append(root.Commands(), root) {
@@ -266,7 +278,7 @@ func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 			check = cobra.ArbitraryArgs
 		}
 		err := check(c, args)
-		if err == nil || isA[usageError](err) {
+		if _, isUsage := errors.AsType[usageError](err); err == nil || isUsage {
 			return err
 		}
 		return usageErrorOf(c.CommandPath(), err)
@@ -300,9 +312,4 @@ func isFile(word string) bool {
 	info, err := os.Stat(word)
 	return err == nil && info.Mode().IsRegular() ||
 		slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(word))
-}
-
-func isA[E error](err error) bool {
-	_, ok := errors.AsType[E](err)
-	return ok
 }

@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
+	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/atomicfile"
+	"mcpgateway/internal/logging"
 	"mcpgateway/internal/reload"
 )
 
@@ -107,29 +110,38 @@ func encodeNameRecord(source string, all catalog.Assignments) ([]byte, error) {
 
 // loadNameRecord reads the record of the last run. It logs a record that cannot be read, which then
 // counts as empty.
-func (a *app) loadNameRecord() {
-	path := nameRecordPath(a.Config.StateDir, a.Source)
-	var err error
-	if a.previousNames, err = readNameRecord(path); err != nil {
-		a.log.Warn("cannot read which backend had each name in the last run: changes not reported",
+func loadNameRecord(state, source string, log *slog.Logger) catalog.Assignments {
+	path := nameRecordPath(state, source)
+	all, err := readNameRecord(path)
+	if err != nil {
+		log.Warn("cannot read which backend had each name in the last run: changes not reported",
 			"file", path, "err", err)
 	}
+	return all
 }
 
 // nameRecordPause is the minimum time between two attempts to write the record.
 const nameRecordPause = time.Second
 
-// keepNameRecord keeps the record up to date until ctx is done, and then updates it once more. It
-// replaces the record of the last run when the lists are settled, because the differences are
-// logged by then.
-func (a *app) keepNameRecord(ctx context.Context) {
-	k := nameRecorder{app: a, path: nameRecordPath(a.Config.StateDir, a.Source)}
+// A nameRecorder writes the record of names when the names have changed.
+type nameRecorder struct {
+	backends        *backends.Set
+	log             *slog.Logger
+	path            string // of the record, "" = none
+	source          string // path of the configuration file
+	seen            *catalog.Snapshot
+	written, failed string // text of the record, and the last logged error
+}
+
+// run keeps the record up to date until ctx is done, and then updates it once more. It replaces the
+// record of the last run when the lists are settled, because the differences are logged by then.
+func (k *nameRecorder) run(ctx context.Context) {
 	if k.path == "" {
 		return
 	}
 	for last := false; !last; {
 		last = ctx.Err() != nil
-		v := a.backends.View()
+		v := k.backends.View()
 		if k.update(v) {
 			select {
 			case <-time.After(nameRecordPause):
@@ -143,14 +155,6 @@ func (a *app) keepNameRecord(ctx context.Context) {
 	}
 }
 
-// A nameRecorder writes the record of names when the names have changed.
-type nameRecorder struct {
-	*app
-	path            string
-	seen            *catalog.Snapshot
-	written, failed string // text of the record, and the last logged error
-}
-
 // update writes the record if names have changed, and logs a failure. It reports whether v has a
 // new settled snapshot.
 func (k *nameRecorder) update(v *catalog.View) bool {
@@ -158,7 +162,7 @@ func (k *nameRecorder) update(v *catalog.View) bool {
 		return false
 	}
 	k.seen = v.Snapshot
-	text, err := encodeNameRecord(k.Source, v.Assignments())
+	text, err := encodeNameRecord(k.source, v.Assignments())
 	if err == nil && string(text) != k.written {
 		o := atomicfile.Options{Sync: true, FollowLink: true}
 		if err = atomicfile.Write(k.path, text, o); err == nil {
@@ -179,7 +183,7 @@ const maxTransfers = 20
 
 // transferLines returns lines for the user about names whose backend differs from the last run; nil
 // = there are no such names.
-func (a *app) transferLines(moves []catalog.Move) (lines []string) {
+func transferLines(mask *logging.Mask, moves []catalog.Move) (lines []string) {
 	all := catalog.Transfers(moves)
 	if len(all) == 0 {
 		return nil
@@ -187,7 +191,7 @@ func (a *app) transferLines(moves []catalog.Move) (lines []string) {
 	for _, t := range all[:min(len(all), maxTransfers)] {
 		line := fmt.Sprintf("%s %s: belongs to %s, and belonged to %s in the last run",
 			t.Kind, reload.NameList(t.Names), t.To, t.From)
-		lines = append(lines, printable(a.mask.String(line)))
+		lines = append(lines, maskedName(mask, line))
 	}
 	if more := len(all) - maxTransfers; more > 0 {
 		lines = append(lines,

@@ -76,8 +76,8 @@ func TestDamagedNameRecord_F_CLI_6(t *testing.T) {
 }
 
 func TestTransfersAreBoundedInCheck_F_CLI_6(t *testing.T) {
-	a := &app{mask: logging.NewMask("hush-hush-hush")}
-	if lines := a.transferLines(nil); lines != nil {
+	mask := logging.NewMask("hush-hush-hush")
+	if lines := transferLines(mask, nil); lines != nil {
 		t.Errorf("nothing has changed: %q", lines)
 	}
 	moves := []catalog.Move{
@@ -87,7 +87,7 @@ func TestTransfersAreBoundedInCheck_F_CLI_6(t *testing.T) {
 		moves = append(moves, catalog.Move{Kind: catalog.Tools, Name: "read",
 			From: fmt.Sprint("a", i), To: "b"})
 	}
-	lines := a.transferLines(moves)
+	lines := transferLines(mask, moves)
 	if len(lines) != maxTransfers+2 || !strings.Contains(lines[maxTransfers], "5 more") ||
 		!strings.Contains(lines[maxTransfers+1], "catalog.prefix") {
 		t.Errorf("%q", lines)

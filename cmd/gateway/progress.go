@@ -26,12 +26,7 @@ func (p *progress) show(all []backends.Status) {
 	if !p.due() {
 		return
 	}
-	var names []string
-	for _, s := range all {
-		if !s.Settled {
-			names = append(names, s.Name)
-		}
-	}
+	names := unsettled(all)
 	p.print(fmt.Sprintf("waiting for %s (%d of %d have answered, %.0f s)",
 		truncate(strings.Join(names, ", "), 60), len(all)-len(names), len(all),
 		time.Since(p.began).Seconds()))

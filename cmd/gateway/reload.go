@@ -6,44 +6,48 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/reload"
 )
 
-// runReloading calls work. Until work returns, it reloads the configuration and keeps the record of
-// names up to date. server is nil if the gateway does not serve HTTP.
-func (c *cli) runReloading(
-	ctx context.Context, a *app, server *httpserver.Server, sighup <-chan struct{},
+// runReloading calls work. Until work returns, it reloads the configuration from source and keeps
+// the record of names up to date.
+func (s *service) runReloading(
+	ctx context.Context, source *configSource, sighup <-chan struct{},
 	work func(context.Context) error,
 ) error {
 	o := reload.Options{
-		Initial:     a.Loaded,
-		Load:        c.reloadConfig,
-		Unchanged:   c.configUnchanged,
-		Flags:       c.flagKeys(),
-		SearchPaths: config.SearchPaths(config.Options{Path: c.config}),
-		TrustDir:    c.trustStore().dir,
-		Target:      reloadTarget{a},
-		Certificate: &a.certificate,
-		Log:         a.log,
+		Initial:     s.Loaded,
+		Load:        source.reload,
+		Unchanged:   source.isUnchanged,
+		Flags:       source.flagKeys(),
+		SearchPaths: config.SearchPaths(config.Options{Path: source.path}),
+		TrustDir:    trustStoreOf(source.state).dir,
+		Target:      reloadTarget{s},
+		Certificate: &s.certificate,
+		Log:         s.log,
 	}
-	if server != nil {
-		o.Server = server
+	if s.http != nil {
+		o.Server = s.http
 	}
 	ctx, end := context.WithCancel(ctx)
 	var names sync.WaitGroup
-	names.Go(func() { a.keepNameRecord(ctx) })
+	names.Go(func() {
+		(&nameRecorder{
+			backends: s.backends, log: s.log, source: s.Source,
+			path: nameRecordPath(s.Config.StateDir, s.Source),
+		}).run(ctx)
+	})
 	defer names.Wait()
 	defer end()
 	return reload.New(o).Run(ctx, sighup, work)
 }
 
-// A reloadTarget applies a reload to an app.
-type reloadTarget struct{ *app }
+// A reloadTarget applies a reload to a service.
+type reloadTarget struct{ *service }
 
 // Tokens implements reload.Target.
 func (t reloadTarget) Tokens(l *config.Loaded, c *config.Config) ([]string, error) {
-	return t.authTokens(l, c)
+	return t.autoToken.tokens(l, c)
 }
 
 // SetSecrets implements reload.Target.

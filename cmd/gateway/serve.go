@@ -1,22 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"net/netip"
-	"os"
-	"strconv"
 	"sync"
-	"sync/atomic"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"mcpgateway/internal/config"
 	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/reload"
 	"mcpgateway/internal/transport"
@@ -24,6 +16,7 @@ import (
 )
 
 func serveCommand(c *cli) *cobra.Command {
+	alsoStdio := false
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve MCP on stdin and stdout (the default), or over HTTP",
@@ -46,21 +39,38 @@ ends the gateway.) "gateway check --diff" shows the changes that a reload would 
     gateway serve --listen 127.0.0.1:7420
     claude mcp add -s user --transport http gateway http://127.0.0.1:7420/mcp`,
 		Args: noArgs,
-		RunE: c.serve,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd.Context(), c, alsoStdio)
+		},
 	}
-	c.serveFlags(cmd)
+	serveFlags(cmd, &c.source, &alsoStdio)
 	return cmd
 }
 
 // serveFlags adds the flags of serve to a command.
-func (c *cli) serveFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.listen, "listen", "",
+func serveFlags(cmd *cobra.Command, s *configSource, alsoStdio *bool) {
+	cmd.Flags().StringVar(&s.listen, "listen", "",
 		"serve HTTP at `ADDR`, e.g. 127.0.0.1:7420, instead of stdin and stdout")
-	cmd.Flags().BoolVar(&c.alsoStdio, "stdio", false,
+	cmd.Flags().BoolVar(alsoStdio, "stdio", false,
 		"with --listen: serve stdin and stdout as well")
 }
 
-func (c *cli) serve(cmd *cobra.Command, _ []string) error {
+// A service serves clients with an app: on stdin and stdout, over HTTP, or both.
+type service struct {
+	*app
+	stdio
+	autoToken   autoToken
+	certificate reload.Certificates
+	http        *httpserver.Server // set by listen; nil = no HTTP
+}
+
+// newService returns a service for an app.
+func newService(a *app, io stdio) *service {
+	return &service{app: a, stdio: io, autoToken: autoToken{log: a.log}}
+}
+
+// serve runs the command serve. If alsoStdio is true, it serves stdin and stdout as well as HTTP.
+func serve(ctx context.Context, c *cli, alsoStdio bool) error {
 	sighup, release := c.sighup.Subscribe(c.in)
 	defer release()
 	a, err := c.open(runMode{})
@@ -68,70 +78,67 @@ func (c *cli) serve(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	c.secondSignal.set(a.gateway.EndGracePeriods)
+	s := newService(a, c.stdio)
 	if a.Config.Listen == "" {
-		a.logStdioStart(c.in)
+		s.logStdioStart()
 		c.serving = true
-		return a.run(cmd.Context(), func(ctx context.Context) error {
-			defer a.logSignal(ctx)()
-			return c.runReloading(ctx, a, nil, sighup, func(ctx context.Context) error {
-				return c.serveStdio(ctx, a)
-			})
+		return a.run(ctx, func(ctx context.Context) error {
+			defer logSignal(ctx, a.log)()
+			return s.runReloading(ctx, &c.source, sighup, s.serveStdio)
 		})
 	}
-	ln, server, err := a.listen()
+	ln, err := s.listen()
 	if err != nil {
 		a.close()
 		return err
 	}
-	url := a.endpointURL(ln.Addr())
-	a.logHTTPStart(url, c.err)
+	url := endpointURL(a.Config, ln.Addr())
+	s.logHTTPStart(url)
 	c.serving = true
-	return a.run(cmd.Context(), func(ctx context.Context) error {
-		defer a.logSignal(ctx)()
+	return a.run(ctx, func(ctx context.Context) error {
+		defer logSignal(ctx, a.log)()
 		a.backends.Start()
-		if !c.alsoStdio {
+		if !alsoStdio {
 			var disconnected context.CancelFunc
 			ctx, disconnected = context.WithCancel(ctx)
 			defer disconnected()
-			defer c.rejectStdioClient(a, url, disconnected)()
+			defer s.rejectStdioClient(url, disconnected)()
 		}
-		return c.runReloading(ctx, a, server, sighup, func(ctx context.Context) error {
-			return c.serveHTTP(ctx, a, server, ln)
+		return s.runReloading(ctx, &c.source, sighup, func(ctx context.Context) error {
+			return s.serveHTTP(ctx, ln, alsoStdio)
 		})
 	})
 }
 
-// serveHTTP serves HTTP and, with --stdio, stdin and stdout as well. It returns when ctx is done,
-// when the server fails or, with --stdio, when the client on stdin disconnects.
-func (c *cli) serveHTTP(
-	ctx context.Context, a *app, server *httpserver.Server, ln net.Listener,
-) error {
+// serveHTTP serves HTTP and, if alsoStdio is true, stdin and stdout as well. It returns when ctx is
+// done, when the HTTP server fails or, with alsoStdio, when the client on stdin disconnects.
+func (s *service) serveHTTP(ctx context.Context, ln net.Listener, alsoStdio bool) error {
 	both, end := context.WithCancel(ctx)
 	defer end()
 	var stdio sync.WaitGroup
 	var failed error
-	if c.alsoStdio {
+	if alsoStdio {
 		stdio.Go(func() {
 			defer end() // the client that has started the gateway has disconnected
-			failed = c.serveStdio(both, a)
+			failed = s.serveStdio(both)
 		})
 	}
-	err := server.Run(both, ln)
+	err := s.http.Run(both, ln)
 	end()
 	stdio.Wait()
 	return errors.Join(failed, err)
 }
 
-func (c *cli) serveStdio(ctx context.Context, a *app) error {
-	conn := transport.Stdio(c.in, c.out, int(a.Config.Limits.Message))
-	return a.gateway.Serve(ctx, "", "", &stdinConn{Conn: conn, a: a})
+func (s *service) serveStdio(ctx context.Context) error {
+	conn := transport.Stdio(s.in, s.out, int(s.Config.Limits.Message))
+	return s.gateway.Serve(ctx, "", "", &stdinConn{Conn: conn, app: s.app})
 }
 
 // A stdinConn is the connection to the client on stdin and stdout. It logs the end of stdin,
 // because the gateway then stops, which is unexpected if there is no client.
 type stdinConn struct {
 	transport.Conn
-	a        *app
+	app      *app
 	received bool // a message was received; used only by Read
 }
 
@@ -140,189 +147,24 @@ func (s *stdinConn) Read() (wire.Message, wire.ID, error) {
 	switch {
 	case err != io.EOF:
 		s.received = true
-	case s.received || s.a.Config.Listen != "":
-		s.a.log.Info("stdin ended: stopping")
+	case s.received || s.app.Config.Listen != "":
+		s.app.log.Info("stdin ended: stopping")
 	default:
-		s.a.log.Info("stdin ended without a message: stopping",
+		s.app.log.Info("stdin ended without a message: stopping",
 			"text", "to run as a service use --listen")
 	}
 	return m, about, err
 }
 
-// logSignal logs the signal that cancels ctx, if a signal does so before stop is called.
-func (a *app) logSignal(ctx context.Context) (stop func()) {
-	done := make(chan struct{})
-	unregister := context.AfterFunc(ctx, func() {
-		defer close(done)
-		if sig, ok := errors.AsType[signalError](context.Cause(ctx)); ok {
-			a.log.Info("signal received: stopping", "text", sig.Error())
-		}
-	})
-	return func() {
-		if !unregister() {
-			<-done
-		}
-	}
-}
-
-// listen opens the listener and returns the HTTP server for it. It returns an error if the tokens
-// or the certificate cannot be read, or if the gateway cannot listen at the address.
-func (a *app) listen() (net.Listener, *httpserver.Server, error) {
-	c := a.Config
-	tokens, err := a.authTokens(a.Loaded, c)
-	if err != nil {
-		return nil, nil, err
-	}
-	a.mask.SetSecrets(append(config.Secrets(c), tokens...)...)
-	o := httpserver.Options{
-		OpenSession: func(
-			v httpserver.SessionInfo, out transport.Writer,
-		) httpserver.SessionHandler {
-			return a.gateway.Open(v.ID, v.Principal, out)
-		},
-		ServeStateless: func(ctx context.Context, v httpserver.SessionInfo, conn transport.Conn) {
-			_ = a.gateway.Serve(ctx, v.ID, v.Principal, conn) // logged by the gateway
-		},
-		ValidateHeaders: a.gateway.ValidateHeaders,
-		OnRejected:      a.gateway.RecordRejected,
-		PendingBackends: a.unansweredBackends,
-		Via:             a.via,
-		MessageLimit:    int(c.Limits.Message),
-		MaxSessions:     c.Limits.Sessions,
-		IdleTimeout:     c.Limits.SessionIdle,
-		RetainLimit:     int(c.Limits.Events),
-		BacklogLimit:    c.Limits.Outbox,
-		Tokens:          tokens,
-		Origins:         c.Origins,
-		Hosts:           c.Hosts,
-		Loopback:        c.Loopback(),
-		Log:             a.log,
-	}
-	pair, err := reload.LoadCertificate(a.Loaded, c.TLS)
-	if err != nil {
-		return nil, nil, err
-	}
-	a.certificate.Store(pair)
-	o.TLS = a.certificate.TLSConfig()
-	ln, err := net.Listen("tcp", c.Listen)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, nil, hintedError{
-			fmt.Errorf("listen: %s is in use", c.Listen),
-			"a gateway may be running there already: configure its URL in your client, " +
-				"or choose another port with --listen",
-		}
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("listen: %w", err)
-	}
-	return ln, httpserver.New(o), nil
-}
-
-// unansweredBackends returns the names of the backends that have neither listed their tools nor
-// failed.
-func (a *app) unansweredBackends() (names []string) {
-	for _, s := range enabled(a.backends.Status()) {
-		if !s.Settled {
-			names = append(names, s.Name)
-		}
-	}
-	return names
-}
-
 // logStdioStart logs that the gateway serves stdin and stdout.
-func (a *app) logStdioStart(in *os.File) {
-	if a.Source == "" {
-		a.log.Info(noFileMessage + laterFileMessage)
+func (s *service) logStdioStart() {
+	if s.Source == "" {
+		s.log.Info(noFileMessage + laterFileMessage)
 	} else {
-		a.log.Info("serving on stdin and stdout", "file", a.Source, "version", version)
+		s.log.Info("serving on stdin and stdout", "file", s.Source, "version", version)
 	}
-	if isTerminal(in) {
-		a.log.Info("stdin is a terminal, not an MCP client",
+	if isTerminal(s.in) {
+		s.log.Info("stdin is a terminal, not an MCP client",
 			"text", "to add the gateway to a client: claude mcp add -s user gateway -- gateway")
-	}
-}
-
-// logHTTPStart logs the URL of the gateway, and the command that adds the gateway to Claude Code.
-// Without a token it also logs who has access. For the generated token it prints the command to
-// stderr if stderr is a terminal; otherwise the logged command reads the token from its file.
-func (a *app) logHTTPStart(url string, stderr *os.File) {
-	if a.Source == "" {
-		a.log.Info(noFileMessage + laterFileMessage)
-	}
-	a.log.Info("serving at "+url, "file", a.Source, "version", version)
-	use, token := "to use it in Claude Code", ""
-	switch auth := a.Config.Auth; {
-	case len(auth.Tokens) == 0:
-		a.log.Info("no token configured: access for every user and program of this machine",
-			"text", "to create a token set auth: { tokens: [auto] } in the configuration")
-	case auth.Tokens[0] == config.AutoToken && isTerminal(stderr):
-		fmt.Fprintln(stderr, "to use it: "+claudeCommand(url, a.autoToken))
-		return
-	case auth.Tokens[0] == config.AutoToken:
-		// The log must not contain the token, because logs may be stored.
-		token = "$(cat " + shellWord(autoTokenPath(a.Config)) + ")"
-	default:
-		if auth.TokenVariable == "" {
-			use += ", with one of auth.tokens in GATEWAY_TOKEN"
-		}
-		token = "$" + cmp.Or(auth.TokenVariable, "GATEWAY_TOKEN")
-	}
-	a.log.Info(use, "text", claudeCommand(url, token))
-}
-
-// claudeCommand returns the command that adds the gateway to Claude Code. token may be "". The
-// command contains no " or \, so that it can be copied from the log.
-func claudeCommand(url, token string) string {
-	command := "claude mcp add -s user --transport http gateway " + url
-	if token != "" {
-		command += " -H 'Authorization: Bearer '" + token
-	}
-	return command
-}
-
-// endpointURL returns the URL for clients. Its host is the host in listen, or the name of this
-// machine if the gateway listens at all addresses.
-func (a *app) endpointURL(addr net.Addr) string {
-	scheme, host := "http", addr.String()
-	if a.Config.TLS.Cert != "" {
-		scheme = "https"
-	}
-	written, _, _ := net.SplitHostPort(a.Config.Listen)
-	_, notIP := netip.ParseAddr(written)
-	if ip, ok := addr.(*net.TCPAddr); ok && written != "" && notIP != nil {
-		host = net.JoinHostPort(written, strconv.Itoa(ip.Port))
-	} else if ok && ip.IP.IsUnspecified() {
-		name, err := os.Hostname()
-		if err != nil {
-			name = "localhost"
-		}
-		host = net.JoinHostPort(name, strconv.Itoa(ip.Port))
-	}
-	return scheme + "://" + host + "/mcp"
-}
-
-// rejectStdioClient responds with errors to a client that has started the gateway with pipes
-// although the configuration has listen. If this client sends a request and disconnects,
-// rejectStdioClient calls disconnected, because a gateway that a client has started must not
-// outlive the client and keep the port.
-func (c *cli) rejectStdioClient(a *app, url string, disconnected func()) (end func()) {
-	var rejected, ended atomic.Bool
-	done, stop := c.serveErrors(errorResponder{
-		"This gateway serves at " + url + " only: configure that URL, or start it with --stdio",
-		func(method string) {
-			rejected.Store(true)
-			a.log.Warn("client on stdin rejected", "method", method,
-				"text", "to serve it, start the gateway with --stdio")
-		},
-	}, int(a.Config.Limits.Message))
-	go func() {
-		if <-done; rejected.Load() && !ended.Load() {
-			a.log.Info("client on stdin disconnected: stopping")
-			disconnected()
-		}
-	}()
-	return func() {
-		ended.Store(true)
-		stop()
 	}
 }

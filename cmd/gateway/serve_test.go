@@ -96,12 +96,12 @@ func TestEndpointURLHasHostOfListen(t *testing.T) {
 		"localhost:0": "http://localhost:7420/mcp", "gw.example:0": "http://gw.example:7420/mcp",
 		"127.0.0.1:0": "http://127.0.0.1:7420/mcp", "[::1]:0": "http://[::1]:7420/mcp",
 	} {
-		a := &app{Loaded: &config.Loaded{Config: &config.Config{Listen: listen}}}
 		ip := net.IPv4(127, 0, 0, 1)
 		if listen[0] == '[' {
 			ip = net.IPv6loopback
 		}
-		if got := a.endpointURL(&net.TCPAddr{IP: ip, Port: 7420}); got != want {
+		c := &config.Config{Listen: listen}
+		if got := endpointURL(c, &net.TCPAddr{IP: ip, Port: 7420}); got != want {
 			t.Errorf("%s: %s, want %s", listen, got, want)
 		}
 	}

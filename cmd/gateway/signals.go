@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
@@ -51,6 +53,22 @@ func signalContext(h *reload.SIGHUP, calls *signalHandler) (context.Context, con
 	return ctx, func() {
 		signal.Stop(signals)
 		close(signals)
+	}
+}
+
+// logSignal logs the signal that cancels ctx, if a signal does so before stop is called.
+func logSignal(ctx context.Context, log *slog.Logger) (stop func()) {
+	done := make(chan struct{})
+	unregister := context.AfterFunc(ctx, func() {
+		defer close(done)
+		if sig, ok := errors.AsType[signalError](context.Cause(ctx)); ok {
+			log.Info("signal received: stopping", "text", sig.Error())
+		}
+	})
+	return func() {
+		if !unregister() {
+			<-done
+		}
 	}
 }
 

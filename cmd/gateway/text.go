@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"unicode"
+
+	"mcpgateway/internal/logging"
 )
 
 // oneLine returns a text on one line, without control characters.
@@ -21,6 +23,13 @@ func printable(s string) string {
 		return r
 	}, s)
 }
+
+// maskedLine returns a text, possibly from a backend, on one line and with secrets masked. It masks
+// before and after it changes spaces, because a secret may contain spaces.
+func maskedLine(m *logging.Mask, text string) string { return m.String(oneLine(m.String(text))) }
+
+// maskedName returns a name from a backend with secrets masked and control characters replaced.
+func maskedName(m *logging.Mask, name string) string { return printable(m.String(name)) }
 
 // forWriter escapes a text for w. If w is a terminal, characters that control it or change the
 // direction of the text become escapes such as \u001b; otherwise the text is unchanged.
@@ -51,4 +60,25 @@ func truncate(s string, n int) string {
 		return string(r[:n-1]) + "…"
 	}
 	return s
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// shellWord quotes text as one word of a shell, if necessary.
+func shellWord(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,="
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return quotedWord(text)
+}
+
+// quotedWord quotes text in single quotes as one word of a shell.
+func quotedWord(text string) string {
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

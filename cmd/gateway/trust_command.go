@@ -16,7 +16,7 @@ import (
 	"mcpgateway/internal/config"
 )
 
-func trustCommand(c *cli) *cobra.Command {
+func trustCommand(s *configSource) *cobra.Command {
 	list := false
 	cmd := &cobra.Command{
 		Use:   "trust [FILE]",
@@ -34,23 +34,23 @@ folder, are not part of the approval.
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if list {
-				return c.listTrusted()
+				return listTrusted(trustStoreOf(s.state), s.out)
 			}
-			return c.trustFile(fileArgument(args))
+			return trustFile(trustStoreOf(s.state), fileArgument(args), s.err)
 		},
 	}
 	cmd.Flags().BoolVar(&list, "list", false, "print the approved files")
 	return cmd
 }
 
-func untrustCommand(c *cli) *cobra.Command {
+func untrustCommand(s *configSource) *cobra.Command {
 	return &cobra.Command{
 		Use:   "untrust [FILE]",
 		Short: "Revoke the approval of a gateway.yaml",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file := fileArgument(args)
-			n, err := c.trustStore().remove(file)
+			n, err := trustStoreOf(s.state).remove(file)
 			if err == nil && n == 0 {
 				err = hintedError{
 					fmt.Errorf("%s is not approved", file),
@@ -58,7 +58,7 @@ func untrustCommand(c *cli) *cobra.Command {
 				}
 			}
 			if err == nil {
-				fmt.Fprintf(c.err, "gateway: %s is no longer approved; "+
+				fmt.Fprintf(s.err, "gateway: %s is no longer approved; "+
 					"a running gateway keeps the configuration that it has loaded\n", file)
 			}
 			return err
@@ -76,10 +76,10 @@ func fileArgument(args []string) string {
 	return config.ExpandHome(args[0])
 }
 
-// trustStore returns the store of approvals. Its directory comes from the command line or the
-// environment, never from a configuration file.
-func (c *cli) trustStore() trustStore {
-	dir := config.StateDirOf(cmp.Or(c.state, os.Getenv("GATEWAY_STATE")), os.LookupEnv)
+// trustStoreOf returns the store of approvals; state is the value of --state. Its directory comes
+// from the command line or the environment, never from a configuration file.
+func trustStoreOf(state string) trustStore {
+	dir := config.StateDirOf(cmp.Or(state, os.Getenv("GATEWAY_STATE")), os.LookupEnv)
 	if !filepath.IsAbs(dir) { // a relative path may be in the untrusted folder
 		dir = config.DefaultStateDir(os.LookupEnv)
 	}
@@ -89,8 +89,8 @@ func (c *cli) trustStore() trustStore {
 	return trustStore{filepath.Join(dir, "trust")}
 }
 
-// trustFile approves a file with its present content.
-func (c *cli) trustFile(file string) error {
+// trustFile approves a file with its present content. It prints the effects of the file to out.
+func trustFile(store trustStore, file string, out io.Writer) error {
 	data, err := config.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return hintedError{
@@ -103,33 +103,33 @@ func (c *cli) trustFile(file string) error {
 			Hint: "only a regular file can be approved",
 		}
 	}
-	if err := c.describe(file, data); err != nil {
+	if err := describe(out, file, data); err != nil {
 		return err
 	}
-	if err := c.trustStore().add(file, data); err != nil {
+	if err := store.add(file, data); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.err, "gateway: %s is approved with this content\n", displayPath(file))
+	fmt.Fprintf(out, "gateway: %s is approved with this content\n", displayPath(file))
 	return nil
 }
 
-func (c *cli) listTrusted() error {
-	files, err := c.trustStore().list()
+func listTrusted(store trustStore, out io.Writer) error {
+	files, err := store.list()
 	if err != nil {
 		return err
 	}
 	for _, file := range files {
-		fmt.Fprintln(c.out, printable(file))
+		fmt.Fprintln(out, printable(file))
 	}
 	return nil
 }
 
 // trustImported approves a file that import has just written, if its name is gateway.yaml.
-func (c *cli) trustImported(file string, data []byte) error {
+func trustImported(store trustStore, file string, data []byte) error {
 	if filepath.Base(file) != localFile {
 		return nil
 	}
-	return c.trustStore().add(file, data)
+	return store.add(file, data)
 }
 
 // Limits of the description of a file.
@@ -138,8 +138,8 @@ const (
 	maxDescribedLine = 1000 // characters of one line
 )
 
-// describe prints the effects of a file. It returns an error for an invalid configuration.
-func (c *cli) describe(file string, data []byte) error {
+// describe prints the effects of a file to out. It returns an error for an invalid configuration.
+func describe(out io.Writer, file string, data []byte) error {
 	if err := config.Validate(file, data); err != nil {
 		return err
 	}
@@ -147,10 +147,10 @@ func (c *cli) describe(file string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.err, "gateway: %s:\n", displayPath(file))
+	fmt.Fprintf(out, "gateway: %s:\n", displayPath(file))
 	for i, line := range lines {
 		if i == maxDescribed {
-			fmt.Fprintf(c.err, "  and %d more: read the file\n", len(lines)-i)
+			fmt.Fprintf(out, "  and %d more: read the file\n", len(lines)-i)
 			break
 		}
 		text := []rune(oneLine(line))
@@ -158,10 +158,10 @@ func (c *cli) describe(file string, data []byte) error {
 			rest := fmt.Sprintf("… and %d more characters: read the file", more)
 			text = append(text[:maxDescribedLine:maxDescribedLine], []rune(rest)...)
 		}
-		fmt.Fprintf(c.err, "  %s\n", string(text))
+		fmt.Fprintf(out, "  %s\n", string(text))
 	}
 	if len(lines) == 0 {
-		fmt.Fprintln(c.err, "  starts nothing and calls nothing")
+		fmt.Fprintln(out, "  starts nothing and calls nothing")
 	}
 	return nil
 }
@@ -174,29 +174,31 @@ func displayPath(file string) string {
 	return printable(file)
 }
 
-// approver returns a function that decides whether gateway.yaml in the working directory is used.
-// The function returns nil if the file is used. If the file is not approved, ask is true, and stdin
-// and stderr are terminals, the function asks the user.
-func (c *cli) approver(ask bool) func(path string, data []byte) error {
-	return func(path string, data []byte) error {
-		store := c.trustStore()
-		approved, problem := store.has(path, data)
-		switch {
-		case approved:
-			return nil
-		case ask && isTerminal(c.in) && isTerminal(c.err):
-			return c.askApproval(store, path, data)
-		case problem != nil:
-			return problem
-		}
-		return c.notApprovedError(path)
+// An approver decides whether gateway.yaml in the working directory is used.
+type approver struct {
+	stdio
+	state string // value of --state
+	ask   bool   // ask the user if stdin and stderr are terminals
+}
+
+// approve returns nil if the file is used: it is approved, or the user agrees.
+func (a approver) approve(path string, data []byte) error {
+	approved, problem := trustStoreOf(a.state).has(path, data)
+	switch {
+	case approved:
+		return nil
+	case a.ask && isTerminal(a.in) && isTerminal(a.err):
+		return a.askUser(path, data)
+	case problem != nil:
+		return problem
 	}
+	return a.notApprovedError(path)
 }
 
 // notApprovedError returns the error about a file that is not approved.
-func (c *cli) notApprovedError(path string) error {
+func (a approver) notApprovedError(path string) error {
 	command := "gateway trust " + quotedWord(displayPath(path))
-	if state := cmp.Or(c.state, os.Getenv("GATEWAY_STATE")); filepath.IsAbs(state) {
+	if state := cmp.Or(a.state, os.Getenv("GATEWAY_STATE")); filepath.IsAbs(state) {
 		command += " --state " + quotedWord(state)
 	}
 	return &config.Error{
@@ -207,25 +209,25 @@ func (c *cli) notApprovedError(path string) error {
 	}
 }
 
-// askApproval prints the effects of the file, and asks the user whether to approve it. It returns
-// nil if the user agrees, even if the approval cannot be stored.
-func (c *cli) askApproval(store trustStore, path string, data []byte) error {
-	if err := c.describe(path, data); err != nil {
+// askUser prints the effects of the file, and asks the user whether to approve it. It returns nil
+// if the user agrees, even if the approval cannot be stored.
+func (a approver) askUser(path string, data []byte) error {
+	if err := describe(a.err, path, data); err != nil {
 		return err
 	}
-	fmt.Fprint(c.err,
+	fmt.Fprint(a.err,
 		"The file is in the working directory and is not approved. Approve and use it? [y/N] ")
-	answer, err := bufio.NewReader(io.LimitReader(c.in, 1<<10)).ReadString('\n')
+	answer, err := bufio.NewReader(io.LimitReader(a.in, 1<<10)).ReadString('\n')
 	if err != nil {
-		fmt.Fprintln(c.err)
+		fmt.Fprintln(a.err)
 	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 	default:
-		return c.notApprovedError(path)
+		return a.notApprovedError(path)
 	}
-	if err := store.add(path, data); err != nil {
-		fmt.Fprintf(c.err, "gateway: the approval is not stored: %v\n", err)
+	if err := trustStoreOf(a.state).add(path, data); err != nil {
+		fmt.Fprintf(a.err, "gateway: the approval is not stored: %v\n", err)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestApprovalsWritableByOthers_F_SEC_2(t *testing.T) {
 				dir, _ := writeProject(t, demoText)
 				expect(t, exitOK, "trust", "is approved")
 				expect(t, exitOK, "check", "ok")
-				store := (&cli{}).trustStore()
+				store := trustStoreOf("")
 				_, record, err := store.approvalOf(localFile, []byte(demoText))
 				if err != nil {
 					t.Fatal(err)
@@ -103,8 +103,8 @@ func TestAutoTokenWritableByOthers_F_SEC_2(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log strings.Builder
-		a := &app{log: slog.New(slog.NewTextHandler(&log, nil))}
-		if _, err := a.readOrCreateToken(filepath.Join(dir, autoTokenFile)); err != nil {
+		a := &autoToken{log: slog.New(slog.NewTextHandler(&log, nil))}
+		if _, err := a.readOrCreate(filepath.Join(dir, autoTokenFile)); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(log.String(),

@@ -110,7 +110,7 @@ func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := (&cli{}).trustStore().has(filepath.Join(dir, localFile), data); !ok {
+	if ok, err := trustStoreOf("").has(filepath.Join(dir, localFile), data); !ok {
 		t.Errorf("not approved: %v", err)
 	}
 }
@@ -118,22 +118,22 @@ func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
 // A reload applies neither a change nor a new file without an approval.
 func TestReload_F_SEC_2(t *testing.T) {
 	writeProject(t, demoText)
-	f := &cli{}
-	if _, err := f.reloadConfig("", false); err == nil {
+	s := &configSource{}
+	if _, err := s.reload("", false); err == nil {
 		t.Error("a new file was loaded")
 	}
-	if err := f.trustStore().add(localFile, []byte(demoText)); err != nil {
+	if err := trustStoreOf("").add(localFile, []byte(demoText)); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := f.reloadConfig("", false)
+	loaded, err := s.reload("", false)
 	if err != nil || !loaded.Local {
 		t.Fatalf("approved: %v", err)
 	}
 	put(t, localFile, demoText+"listen: 127.0.0.1:1\n")
-	if _, err := f.reloadConfig(loaded.Source, loaded.Local); err == nil {
+	if _, err := s.reload(loaded.Source, loaded.Local); err == nil {
 		t.Error("a change was applied")
 	}
-	if _, err := f.reloadConfig(loaded.Source, false); err != nil {
+	if _, err := s.reload(loaded.Source, false); err != nil {
 		t.Errorf("a file that was named: %v", err)
 	}
 }

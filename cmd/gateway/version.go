@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -10,17 +11,17 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-func versionCommand(c *cli) *cobra.Command {
+func versionCommand(out io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and the supported revisions of MCP",
 		Args:  noArgs,
-		RunE:  func(*cobra.Command, []string) error { return c.printVersion() },
+		RunE:  func(*cobra.Command, []string) error { return printVersion(out) },
 	}
 }
 
-func (c *cli) printVersion() error {
-	_, err := fmt.Fprintln(c.out, versionText())
+func printVersion(out io.Writer) error {
+	_, err := fmt.Fprintln(out, versionText())
 	return err
 }
 

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/httpserver"
+	"mcpgateway/internal/reload"
+	"mcpgateway/internal/transport"
+)
+
+// listen opens the listener and creates the HTTP server for it. It returns an error if the tokens
+// or the certificate cannot be read, or if the gateway cannot listen at the address.
+func (s *service) listen() (net.Listener, error) {
+	c := s.Config
+	tokens, err := s.autoToken.tokens(s.Loaded, c)
+	if err != nil {
+		return nil, err
+	}
+	s.mask.SetSecrets(append(config.Secrets(c), tokens...)...)
+	o := httpserver.Options{
+		OpenSession: func(
+			v httpserver.SessionInfo, out transport.Writer,
+		) httpserver.SessionHandler {
+			return s.gateway.Open(v.ID, v.Principal, out)
+		},
+		ServeStateless: func(ctx context.Context, v httpserver.SessionInfo, conn transport.Conn) {
+			_ = s.gateway.Serve(ctx, v.ID, v.Principal, conn) // logged by the gateway
+		},
+		ValidateHeaders: s.gateway.ValidateHeaders,
+		OnRejected:      s.gateway.RecordRejected,
+		PendingBackends: func() []string { return unsettled(enabled(s.backends.Status())) },
+		Via:             s.via,
+		MessageLimit:    int(c.Limits.Message),
+		MaxSessions:     c.Limits.Sessions,
+		IdleTimeout:     c.Limits.SessionIdle,
+		RetainLimit:     int(c.Limits.Events),
+		BacklogLimit:    c.Limits.Outbox,
+		Tokens:          tokens,
+		Origins:         c.Origins,
+		Hosts:           c.Hosts,
+		Loopback:        c.Loopback(),
+		Log:             s.log,
+	}
+	pair, err := reload.LoadCertificate(s.Loaded, c.TLS)
+	if err != nil {
+		return nil, err
+	}
+	s.certificate.Store(pair)
+	o.TLS = s.certificate.TLSConfig()
+	ln, err := net.Listen("tcp", c.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, hintedError{
+			fmt.Errorf("listen: %s is in use", c.Listen),
+			"a gateway may be running there already: configure its URL in your client, " +
+				"or choose another port with --listen",
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	s.http = httpserver.New(o)
+	return ln, nil
+}
+
+// logHTTPStart logs the URL of the gateway, and the command that adds the gateway to Claude Code.
+// Without a token it also logs who has access. For the generated token it prints the command to
+// stderr if stderr is a terminal; otherwise the logged command reads the token from its file.
+func (s *service) logHTTPStart(url string) {
+	if s.Source == "" {
+		s.log.Info(noFileMessage + laterFileMessage)
+	}
+	s.log.Info("serving at "+url, "file", s.Source, "version", version)
+	use, token := "to use it in Claude Code", ""
+	switch auth := s.Config.Auth; {
+	case len(auth.Tokens) == 0:
+		s.log.Info("no token configured: access for every user and program of this machine",
+			"text", "to create a token set auth: { tokens: [auto] } in the configuration")
+	case auth.Tokens[0] == config.AutoToken && isTerminal(s.err):
+		fmt.Fprintln(s.err, "to use it: "+claudeCommand(url, s.autoToken.value))
+		return
+	case auth.Tokens[0] == config.AutoToken:
+		// The log must not contain the token, because logs may be stored.
+		token = "$(cat " + shellWord(autoTokenPath(s.Config)) + ")"
+	default:
+		if auth.TokenVariable == "" {
+			use += ", with one of auth.tokens in GATEWAY_TOKEN"
+		}
+		token = "$" + cmp.Or(auth.TokenVariable, "GATEWAY_TOKEN")
+	}
+	s.log.Info(use, "text", claudeCommand(url, token))
+}
+
+// claudeCommand returns the command that adds the gateway to Claude Code. token may be "". The
+// command contains no " or \, so that it can be copied from the log.
+func claudeCommand(url, token string) string {
+	command := "claude mcp add -s user --transport http gateway " + url
+	if token != "" {
+		command += " -H 'Authorization: Bearer '" + token
+	}
+	return command
+}
+
+// endpointURL returns the URL for clients. Its host is the host in listen, or the name of this
+// machine if the gateway listens at all addresses.
+func endpointURL(c *config.Config, addr net.Addr) string {
+	scheme, host := "http", addr.String()
+	if c.TLS.Cert != "" {
+		scheme = "https"
+	}
+	written, _, _ := net.SplitHostPort(c.Listen)
+	_, notIP := netip.ParseAddr(written)
+	if ip, ok := addr.(*net.TCPAddr); ok && written != "" && notIP != nil {
+		host = net.JoinHostPort(written, strconv.Itoa(ip.Port))
+	} else if ok && ip.IP.IsUnspecified() {
+		name, err := os.Hostname()
+		if err != nil {
+			name = "localhost"
+		}
+		host = net.JoinHostPort(name, strconv.Itoa(ip.Port))
+	}
+	return scheme + "://" + host + "/mcp"
+}
+
+// rejectStdioClient responds with errors to a client that has started the gateway with pipes
+// although the configuration has listen. If this client sends a request and disconnects,
+// rejectStdioClient calls disconnected, because a gateway that a client has started must not
+// outlive the client and keep the port.
+func (s *service) rejectStdioClient(url string, disconnected func()) (end func()) {
+	var rejected, ended atomic.Bool
+	done, stop := serveErrors(s.stdio, errorResponder{
+		"This gateway serves at " + url + " only: configure that URL, or start it with --stdio",
+		func(method string) {
+			rejected.Store(true)
+			s.log.Warn("client on stdin rejected", "method", method,
+				"text", "to serve it, start the gateway with --stdio")
+		},
+	}, int(s.Config.Limits.Message))
+	go func() {
+		if <-done; rejected.Load() && !ended.Load() {
+			s.log.Info("client on stdin disconnected: stopping")
+			disconnected()
+		}
+	}()
+	return func() {
+		ended.Store(true)
+		stop()
+	}
+}
