@@ -56,7 +56,7 @@ func (r *benchmark) runComparison(c comparison) error {
 		}
 	}()
 	for _, w := range c.variants {
-		o, err := w.open(r)
+		o, err := w.open()
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}

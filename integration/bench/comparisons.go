@@ -34,24 +34,24 @@ func (r *benchmark) comparisons() []comparison {
 			r.variants(a, gatewayConfig{axis: a, noAudit: true}), few})
 	}
 	for _, a := range []axis{{stdio, stdio}, {http1, stdio}} {
-		c := comparison{growthBackends + a.String(), []variant{r.relayVariant(a)}, few}
+		c := comparison{growthBackends + a.String(), []variant{r.programs.relayVariant(a)}, few}
 		for _, n := range []int{1, 20, 200} {
-			c.variants = append(c.variants,
-				r.gatewayVariant(fmt.Sprint(n, " backends"), gatewayConfig{axis: a, backends: n}))
+			c.variants = append(c.variants, r.programs.gatewayVariant(fmt.Sprint(n, " backends"),
+				gatewayConfig{axis: a, backends: n}))
 		}
 		all = append(all, c)
 	}
 	a := axis{stdio, stdio}
-	c := comparison{growthTools + a.String(), []variant{r.relayVariant(a)}, few}
+	c := comparison{growthTools + a.String(), []variant{r.programs.relayVariant(a)}, few}
 	for _, n := range []int{25, 500, 5000} {
-		c.variants = append(c.variants, r.gatewayVariant(fmt.Sprint(n, " tools"),
+		c.variants = append(c.variants, r.programs.gatewayVariant(fmt.Sprint(n, " tools"),
 			gatewayConfig{axis: a, tools: n}))
 	}
 	all = append(all, c)
 	a = axis{http1, stdio}
-	c = comparison{growthSessions + a.String(), []variant{r.relayVariant(a)}, few}
+	c = comparison{growthSessions + a.String(), []variant{r.programs.relayVariant(a)}, few}
 	for _, n := range r.plan.openSessions {
-		c.variants = append(c.variants, r.gatewayVariant(fmt.Sprint(n, " sessions"),
+		c.variants = append(c.variants, r.programs.gatewayVariant(fmt.Sprint(n, " sessions"),
 			gatewayConfig{axis: a, sessions: n}))
 	}
 	return append(all, c)
@@ -63,12 +63,12 @@ func workloadOf(inFlight, size int) workload { return workload{inFlight, size} }
 func (r *benchmark) variants(a axis, s gatewayConfig) []variant {
 	var all []variant
 	if a.client == a.server {
-		all = append(all, r.directVariant(a))
+		all = append(all, r.programs.directVariant(a))
 	}
-	all = append(all, r.relayVariant(a), r.gatewayVariant("gateway", s))
+	all = append(all, r.programs.relayVariant(a), r.programs.gatewayVariant("gateway", s))
 	for _, o := range r.otherGateways {
 		if o.axis() == a {
-			all = append(all, r.otherVariant(o))
+			all = append(all, r.programs.otherVariant(o))
 		}
 	}
 	return all
@@ -107,10 +107,10 @@ func (r *benchmark) allComparisons() []comparison {
 }
 
 // targets returns the targets for two cores, with an audit record for each call.
-func (r *benchmark) targets() []target {
+func targets(r *report) []target {
 	pipes, web := axis{stdio, stdio}.String(), axis{http1, http1}.String()
 	of := func(comparison string, inFlight, size int) figures {
-		return r.report.find(comparison, workload{inFlight, size}, "gateway")
+		return r.find(comparison, workload{inFlight, size}, "gateway")
 	}
 	all := []target{
 		{Name: "stdio→stdio, 1 in flight, 32 B: p50", Bound: 1.25, Found: of(pipes, 1, 32).P50Ratio,
@@ -138,7 +138,7 @@ func (r *benchmark) targets() []target {
 		{Name: streamMemory, Bound: 40, Unit: "KiB"},
 		{Name: binarySize, Bound: 20, Unit: "MB"},
 	} {
-		t.Found = r.report.value(t.Name)
+		t.Found = r.value(t.Name)
 		all = append(all, t)
 	}
 	return all

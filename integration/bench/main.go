@@ -64,10 +64,7 @@ type options struct {
 // A benchmark is one run of bench.
 type benchmark struct {
 	plan          options
-	dir           string // directory for temporary files
-	self          string // path of this program
-	gateway       string // path of the gateway's binary
-	server        string // address of the HTTP server
+	programs      programs
 	only          *regexp.Regexp
 	otherGateways []otherGateway
 	report        report
@@ -84,7 +81,7 @@ func runBenchmark() error {
 	flag.IntVar(&r.plan.inFlight, "flight", 0, "measure only with this many calls in flight")
 	flag.IntVar(&r.plan.bytes, "bytes", 0,
 		"measure only with this many `bytes` in argument and result")
-	flag.StringVar(&r.gateway, "gateway", "", "the gateway's `binary`; default: build it")
+	flag.StringVar(&r.programs.gateway, "gateway", "", "the gateway's `binary`; default: build it")
 	flag.Func("also",
 		"also measure another gateway: `name=command` with {backend} or {url}, and {listen}, {host}, {port}", func(text string) error {
 			name, command, ok := strings.Cut(text, "=")
@@ -107,11 +104,11 @@ func runBenchmark() error {
 	if r.only, err = regexp.Compile(*only); err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	if r.dir, err = os.MkdirTemp("", "gateway-bench-"); err != nil {
+	if r.programs.dir, err = os.MkdirTemp("", "gateway-bench-"); err != nil {
 		return err
 	}
-	defer os.RemoveAll(r.dir)
-	if r.self, err = os.Executable(); err != nil {
+	defer os.RemoveAll(r.programs.dir)
+	if r.programs.self, err = os.Executable(); err != nil {
 		return err
 	}
 	r.report = report{w: os.Stdout, Machine: thisMachine()}
@@ -122,7 +119,7 @@ func runBenchmark() error {
 		return err
 	}
 	if !*quick {
-		r.report.judge(r.targets())
+		r.report.judge(targets(&r.report))
 	}
 	progress("took %v", time.Since(began).Round(time.Second))
 	return r.report.write(*out)
@@ -131,27 +128,27 @@ func runBenchmark() error {
 // runAll runs the comparisons and parts that -only selects. If everything is true, it runs
 // allComparisons and no parts.
 func (r *benchmark) runAll(everything bool) error {
-	built := filepath.Join(r.dir, "gateway")
+	built := filepath.Join(r.programs.dir, "gateway")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", built,
 		"./cmd/gateway")
 	build.Stderr = os.Stderr
-	if r.gateway == "" {
-		r.gateway = built
+	if r.programs.gateway == "" {
+		r.programs.gateway = built
 		if err := build.Run(); err != nil {
 			return fmt.Errorf("cannot build the gateway (bench must run in the root of the repository): %w",
 				err)
 		}
 	}
 	var err error
-	if r.server, err = freeAddress(); err != nil {
+	if r.programs.server, err = freeAddress(); err != nil {
 		return err
 	}
-	server, err := startProcess(r.self, "backend", "-name", "b0", "-listen", r.server)
+	server, err := startProcess(r.programs.self, "backend", "-name", "b0", "-listen", r.programs.server)
 	if err != nil {
 		return err
 	}
 	defer server.end()
-	if err := awaitListening(r.server); err != nil {
+	if err := awaitListening(r.programs.server); err != nil {
 		return err
 	}
 	all := r.comparisons()

@@ -6,51 +6,6 @@ import (
 	"time"
 )
 
-// measureMemory measures the memory of an idle gateway, the memory per idle HTTP session, and the
-// memory per HTTP session with an open stream.
-func (r *benchmark) measureMemory() error {
-	o, err := r.gatewayVariant("gateway", r.twentyBackends(http1)).open(r)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	for i := range 20 { // wait until all backends have started
-		if _, err := o.client.makeCalls(1, 1,
-			callSpec{fmt.Sprintf("b%d_tool_0", i), 32}); err != nil {
-			return err
-		}
-	}
-	pid := o.measured.pid()
-	empty := awaitStableMemory(pid)
-	r.report.addFigure(idleMemory, float64(empty)/1e6, "MB")
-	address := o.client.(*httpClient).address
-
-	others := newHTTPClient(address, "/mcp")
-	defer others.close()
-	for range r.plan.sessions {
-		if err := initialize(others.withoutSession()); err != nil {
-			return err
-		}
-	}
-	full := awaitStableMemory(pid)
-	r.report.addFigure(sessionMemory, kibPerItem(full-empty, r.plan.sessions), "KiB")
-
-	for range r.plan.streams {
-		w := newHTTPClient(address, "/mcp")
-		defer w.close()
-		if err := initialize(w); err != nil {
-			return err
-		}
-		if err := w.openStream(); err != nil {
-			return err
-		}
-	}
-	r.report.addFigure(streamMemory, kibPerItem(awaitStableMemory(pid)-full, r.plan.streams), "KiB")
-	return nil
-}
-
-func kibPerItem(bytes, n int) float64 { return float64(bytes) / float64(n) / 1024 }
-
 // openStream opens the standalone stream of the session and leaves it open.
 func (w *httpClient) openStream() error {
 	c, err := w.conn(0)

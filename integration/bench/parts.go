@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -34,8 +33,8 @@ const (
 // distributed over a second.
 func (r *benchmark) measureSlowBackend() error {
 	const others = 256
-	o, err := r.gatewayVariant("gateway",
-		gatewayConfig{axis: axis{http1, stdio}, slow: true}).open(r)
+	o, err := r.programs.gatewayVariant("gateway",
+		gatewayConfig{axis: axis{http1, stdio}, slow: true}).open()
 	if err != nil {
 		return err
 	}
@@ -110,7 +109,7 @@ func (r *benchmark) measureCatalog() error {
 
 // measureSize reads the size of the stripped binary.
 func (r *benchmark) measureSize() error {
-	info, err := os.Stat(r.gateway)
+	info, err := os.Stat(r.programs.gateway)
 	if err != nil {
 		return err
 	}
@@ -118,22 +117,16 @@ func (r *benchmark) measureSize() error {
 	return nil
 }
 
-// twentyBackends configures 20 backends and a state directory for their catalogs.
-func (r *benchmark) twentyBackends(client string) gatewayConfig {
-	return gatewayConfig{axis: axis{client, stdio}, backends: 20,
-		state: filepath.Join(r.dir, "state")}
-}
-
 // measureStart measures the time until a gateway with many cached catalogs responds to its client.
 func (r *benchmark) measureStart() error {
-	s := r.twentyBackends(stdio)
-	command, _, err := r.gatewayCommand(s)
+	s := r.programs.twentyBackends(stdio)
+	command, _, err := r.programs.gatewayCommand(s)
 	if err != nil {
 		return err
 	}
 	var ups, hellos, lists []time.Duration
 	for i := range r.plan.starts + 1 { // the first start writes the catalogs
-		one, err := r.measureOneStart(command, s.toolsOfAll())
+		one, err := measureOneStart(command, s.toolsOfAll())
 		if err != nil {
 			return err
 		}
@@ -155,7 +148,7 @@ type startTimes struct {
 	initialize time.Duration // time from the request to the response
 }
 
-func (r *benchmark) measureOneStart(command []string, tools int) (t startTimes, err error) {
+func measureOneStart(command []string, tools int) (t startTimes, err error) {
 	began := time.Now()
 	p, err := startProcess(command...)
 	if err != nil {
@@ -190,3 +183,48 @@ func (r *benchmark) measureOneStart(command []string, tools int) (t startTimes, 
 	}
 	return t, nil
 }
+
+// measureMemory measures the memory of an idle gateway, the memory per idle HTTP session, and the
+// memory per HTTP session with an open stream.
+func (r *benchmark) measureMemory() error {
+	o, err := r.programs.gatewayVariant("gateway", r.programs.twentyBackends(http1)).open()
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	for i := range 20 { // wait until all backends have started
+		if _, err := o.client.makeCalls(1, 1,
+			callSpec{fmt.Sprintf("b%d_tool_0", i), 32}); err != nil {
+			return err
+		}
+	}
+	pid := o.measured.pid()
+	empty := awaitStableMemory(pid)
+	r.report.addFigure(idleMemory, float64(empty)/1e6, "MB")
+	address := o.client.(*httpClient).address
+
+	others := newHTTPClient(address, "/mcp")
+	defer others.close()
+	for range r.plan.sessions {
+		if err := initialize(others.withoutSession()); err != nil {
+			return err
+		}
+	}
+	full := awaitStableMemory(pid)
+	r.report.addFigure(sessionMemory, kibPerItem(full-empty, r.plan.sessions), "KiB")
+
+	for range r.plan.streams {
+		w := newHTTPClient(address, "/mcp")
+		defer w.close()
+		if err := initialize(w); err != nil {
+			return err
+		}
+		if err := w.openStream(); err != nil {
+			return err
+		}
+	}
+	r.report.addFigure(streamMemory, kibPerItem(awaitStableMemory(pid)-full, r.plan.streams), "KiB")
+	return nil
+}
+
+func kibPerItem(bytes, n int) float64 { return float64(bytes) / float64(n) / 1024 }

@@ -10,10 +10,18 @@ import (
 	"time"
 )
 
+// programs are the programs that a benchmark starts.
+type programs struct {
+	dir     string // directory for temporary files
+	self    string // path of this program
+	gateway string // path of the gateway's binary
+	server  string // address of the HTTP server
+}
+
 // A variant is one way to connect the client to the server.
 type variant struct {
 	name string
-	open func(*benchmark) (*runningVariant, error)
+	open func() (*runningVariant, error)
 }
 
 // A runningVariant is a variant whose client has completed the handshake.
@@ -68,8 +76,8 @@ func (o *runningVariant) handshake(tool string, tools int) (*runningVariant, err
 }
 
 // directVariant connects the client directly to the server.
-func (r *benchmark) directVariant(a axis) variant {
-	return variant{"direct", func(*benchmark) (*runningVariant, error) {
+func (r *programs) directVariant(a axis) variant {
+	return variant{"direct", func() (*runningVariant, error) {
 		if a.server == http1 {
 			return (&runningVariant{name: "direct",
 				client: newHTTPClient(r.server, "/mcp")}).handshake("b0_tool_0", 1)
@@ -84,14 +92,14 @@ func (r *benchmark) directVariant(a axis) variant {
 }
 
 // relayVariant connects the client through a relay.
-func (r *benchmark) relayVariant(a axis) variant {
-	return variant{"relay", func(*benchmark) (*runningVariant, error) {
+func (r *programs) relayVariant(a axis) variant {
+	return variant{"relay", func() (*runningVariant, error) {
 		switch a {
 		case axis{stdio, stdio}:
-			return r.openThrough("relay", "",
+			return openThrough("relay", "",
 				append([]string{r.self, "relay"}, r.backendCommand(0, 25)...))
 		case axis{stdio, http1}:
-			return r.openThrough("relay", "",
+			return openThrough("relay", "",
 				[]string{r.self, "stdio-to-http", "-to", "http://" + r.server})
 		}
 		address, err := freeAddress()
@@ -99,21 +107,21 @@ func (r *benchmark) relayVariant(a axis) variant {
 			return nil, err
 		}
 		if a.server == http1 {
-			return r.openThrough("relay", address,
+			return openThrough("relay", address,
 				[]string{r.self, "proxy", "-listen", address, "-to", "http://" + r.server})
 		}
-		return r.openThrough("relay", address,
+		return openThrough("relay", address,
 			append([]string{r.self, "http-to-stdio", address}, r.backendCommand(0, 25)...))
 	}}
 }
 
 // openThrough connects the client through a command: over HTTP if address is set, otherwise over
 // the stdio of the command.
-func (r *benchmark) openThrough(name, address string, command []string) (*runningVariant, error) {
-	return r.openThroughTools(name, address, command, "b0_tool_0", 1)
+func openThrough(name, address string, command []string) (*runningVariant, error) {
+	return openThroughTools(name, address, command, "b0_tool_0", 1)
 }
 
-func (r *benchmark) openThroughTools(name, address string, command []string, tool string,
+func openThroughTools(name, address string, command []string, tool string,
 	tools int) (*runningVariant, error) {
 	p, err := startProcess(command...)
 	if err != nil {
@@ -152,14 +160,20 @@ func (s gatewayConfig) toolsOfEach() int {
 	return 25
 }
 
+// twentyBackends configures 20 backends and a state directory for their catalogs.
+func (r *programs) twentyBackends(client string) gatewayConfig {
+	return gatewayConfig{axis: axis{client, stdio}, backends: 20,
+		state: filepath.Join(r.dir, "state")}
+}
+
 // gatewayVariant connects the client through the gateway.
-func (r *benchmark) gatewayVariant(name string, s gatewayConfig) variant {
-	return variant{name, func(*benchmark) (*runningVariant, error) {
+func (r *programs) gatewayVariant(name string, s gatewayConfig) variant {
+	return variant{name, func() (*runningVariant, error) {
 		command, address, err := r.gatewayCommand(s)
 		if err != nil {
 			return nil, err
 		}
-		o, err := r.openThroughTools(name, address, command, "b0_tool_0", s.toolsOfAll())
+		o, err := openThroughTools(name, address, command, "b0_tool_0", s.toolsOfAll())
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +192,7 @@ func (r *benchmark) gatewayVariant(name string, s gatewayConfig) variant {
 // gatewayCommand writes a configuration and returns the command of a gateway with this
 // configuration, and the address at which the gateway listens; "" = stdio. Audit records are not
 // written to the directory of the configuration, because the gateway watches that directory.
-func (r *benchmark) gatewayCommand(s gatewayConfig) (command []string, address string, err error) {
+func (r *programs) gatewayCommand(s gatewayConfig) (command []string, address string, err error) {
 	dir, err := os.MkdirTemp(r.dir, "setup-")
 	if err != nil {
 		return nil, "", err
@@ -227,7 +241,7 @@ func orNone(path string) string {
 }
 
 // backendCommand returns the command of the i-th server.
-func (r *benchmark) backendCommand(i, tools int) []string {
+func (r *programs) backendCommand(i, tools int) []string {
 	return []string{r.self, "backend", "-name", fmt.Sprint("b", i), "-tools", fmt.Sprint(tools)}
 }
 
@@ -246,8 +260,8 @@ func (o otherGateway) axis() axis {
 	return a
 }
 
-func (r *benchmark) otherVariant(o otherGateway) variant {
-	return variant{o.name, func(*benchmark) (*runningVariant, error) {
+func (r *programs) otherVariant(o otherGateway) variant {
+	return variant{o.name, func() (*runningVariant, error) {
 		address := ""
 		if o.axis().client == http1 {
 			var err error
@@ -259,6 +273,6 @@ func (r *benchmark) otherVariant(o otherGateway) variant {
 		command := strings.NewReplacer("{backend}", strings.Join(r.backendCommand(0, 25), " "),
 			"{url}", "http://"+r.server+"/mcp",
 			"{listen}", address, "{host}", host, "{port}", port).Replace(o.command)
-		return r.openThrough(o.name, address, []string{"sh", "-c", "exec " + command})
+		return openThrough(o.name, address, []string{"sh", "-c", "exec " + command})
 	}}
 }
