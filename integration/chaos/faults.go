@@ -26,41 +26,44 @@ func pause(ctx context.Context, rng *rand.Rand, d time.Duration) bool {
 	}
 }
 
-// injectFaults repeatedly disturbs random backends, from outside, until ctx is done.
-func (w *harness) injectFaults(ctx context.Context, clients []*client, round int,
-	every time.Duration) {
-	rng := rand.New(rand.NewPCG(w.seed, 1_000_000+uint64(round)))
-	for pause(ctx, rng, every) {
-		b := w.pickTarget(rng)
+// A faultInjector disturbs backends from outside.
+type faultInjector struct {
+	*harness
+	clients []*client
+	rng     *rand.Rand
+}
+
+func newFaultInjector(w *harness, clients []*client, round int) *faultInjector {
+	return &faultInjector{w, clients, rand.New(rand.NewPCG(w.seed, 1_000_000+uint64(round)))}
+}
+
+// run repeatedly disturbs random backends until ctx is done.
+func (w *faultInjector) run(ctx context.Context, every time.Duration) {
+	for pause(ctx, w.rng, every) {
+		b := w.pickTarget()
 		switch {
 		case b.http:
-			w.disturbHTTP(rng, b)
-		case rng.IntN(3) == 0 || b.kills.Load() >= maxKills:
-			w.freeze(ctx, b, time.Duration(100+rng.IntN(400))*time.Millisecond)
+			w.disturbHTTP(b)
+		case w.rng.IntN(3) == 0 || b.kills.Load() >= maxKills:
+			w.freeze(ctx, b, time.Duration(100+w.rng.IntN(400))*time.Millisecond)
 		default:
-			w.kill(ctx, clients, b)
+			w.kill(ctx, b)
 		}
 	}
 }
 
 // pickTarget returns a random misbehaving backend. Crashing backends end by themselves.
-func (w *harness) pickTarget(rng *rand.Rand) *backend {
+func (w *faultInjector) pickTarget() *backend {
 	for {
-		if b := w.backends[rng.IntN(len(w.backends))]; b.role == misbehaving {
+		if b := w.backends[w.rng.IntN(len(w.backends))]; b.role == misbehaving {
 			return b
 		}
 	}
 }
 
-func (w *harness) logf(format string, args ...any) {
-	if w.verbose {
-		fmt.Printf("%s %s\n", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
-	}
-}
-
 // signal sends sig to the process of a backend, if the process is known and its environment
 // contains the mark.
-func (w *harness) signal(b *backend, sig syscall.Signal) bool {
+func (w *faultInjector) signal(b *backend, sig syscall.Signal) bool {
 	pid := int(b.pid.Load())
 	if pid == 0 || !hasMark(pid, w.envMark) {
 		return false
@@ -76,9 +79,9 @@ const maxKills = 3
 
 // kill kills the process of a backend, and measures the time until the calls in flight at the
 // backend end.
-func (w *harness) kill(ctx context.Context, clients []*client, b *backend) {
+func (w *faultInjector) kill(ctx context.Context, b *backend) {
 	var inFlight []*call
-	for _, c := range clients {
+	for _, c := range w.clients {
 		if c.kind != "stdio" {
 			inFlight = append(inFlight, c.callsAt(b)...)
 		}
@@ -104,7 +107,7 @@ func (w *harness) kill(ctx context.Context, clients []*client, b *backend) {
 }
 
 // freeze stops the process of a backend for d.
-func (w *harness) freeze(ctx context.Context, b *backend, d time.Duration) {
+func (w *faultInjector) freeze(ctx context.Context, b *backend, d time.Duration) {
 	pid := int(b.pid.Load())
 	if !w.signal(b, syscall.SIGSTOP) {
 		return
@@ -121,9 +124,9 @@ func (w *harness) freeze(ctx context.Context, b *backend, d time.Duration) {
 
 // disturbHTTP makes an HTTP server drop its sessions, or fail its next requests, which may be
 // calls, lists or handshakes.
-func (w *harness) disturbHTTP(rng *rand.Rand, b *backend) {
-	if rng.IntN(2) == 0 {
-		status := []int{404, 400, 200}[rng.IntN(3)]
+func (w *faultInjector) disturbHTTP(b *backend) {
+	if w.rng.IntN(2) == 0 {
+		status := []int{404, 400, 200}[w.rng.IntN(3)]
 		w.logf("%s drops its sessions (%d)", b.name, status)
 		b.httpStub.DropSessions(status)
 		w.stats.countFault("outside: sessions lost")
@@ -134,34 +137,43 @@ func (w *harness) disturbHTTP(rng *rand.Rand, b *backend) {
 		{Kind: "status", Code: 404},
 		{Kind: "reset"}, {Kind: "cut", At: "middle"}, {Kind: "type", Text: "text/html"},
 		{Kind: "delay", Duration: 300 * ms},
-	}[rng.IntN(7)]
+	}[w.rng.IntN(7)]
 	w.logf("%s: %s for the next requests", b.name, d.Kind)
-	b.httpStub.FailNext(d, 1+rng.IntN(5))
+	b.httpStub.FailNext(d, 1+w.rng.IntN(5))
 	w.stats.countFault("outside: next requests " + d.Kind)
 }
 
-// reloadRepeatedly changes the configuration repeatedly until ctx is done: it changes backends that
-// are not exempt, sometimes omits crashing backends, and sometimes writes an invalid file.
-func (w *harness) reloadRepeatedly(ctx context.Context, round int, every time.Duration) {
-	rng := rand.New(rand.NewPCG(w.seed, 2_000_000+uint64(round)))
-	for pause(ctx, rng, every) {
-		w.reloadChanged(rng)
+// A configChanger changes the configuration of the running gateway.
+type configChanger struct {
+	*harness
+	rng *rand.Rand
+}
+
+func newConfigChanger(w *harness, round int) *configChanger {
+	return &configChanger{w, rand.New(rand.NewPCG(w.seed, 2_000_000+uint64(round)))}
+}
+
+// run changes the configuration repeatedly until ctx is done: it changes backends that are not
+// exempt, sometimes omits crashing backends, and sometimes writes an invalid file.
+func (w *configChanger) run(ctx context.Context, every time.Duration) {
+	for pause(ctx, w.rng, every) {
+		w.reloadChanged()
 	}
 	w.writeAndReload(w.backends, "") // restores all backends
 }
 
 // reloadChanged writes a configuration that usually differs from the last one, and reloads it.
-func (w *harness) reloadChanged(rng *rand.Rand) {
+func (w *configChanger) reloadChanged() {
 	backends, invalid := slices.Clone(w.backends), ""
 	kind := "outside: reload, changed"
-	changed := w.backends[rng.IntN(len(w.backends))]
-	switch rng.IntN(6) {
+	changed := w.backends[w.rng.IntN(len(w.backends))]
+	switch w.rng.IntN(6) {
 	case 0:
 		invalid, kind = "nonsense: [", "outside: reload, invalid file"
 	case 1:
 		kind = "outside: reload, omitted"
 		backends = slices.DeleteFunc(backends,
-			func(b *backend) bool { return b.role == crashing && rng.IntN(2) == 0 })
+			func(b *backend) bool { return b.role == crashing && w.rng.IntN(2) == 0 })
 	case 2:
 		kind = "outside: reload, unchanged"
 	default:
@@ -177,11 +189,10 @@ func (w *harness) reloadChanged(rng *rand.Rand) {
 }
 
 // writeAndReload writes the configuration and sends SIGHUP.
-func (w *harness) writeAndReload(backends []*backend, suffix string) {
-	if err := writeConfig(w.config, configuration(backends, w.dir, "main", w.stub, w.envMark)+
-		suffix); err != nil {
+func (w *configChanger) writeAndReload(backends []*backend, suffix string) {
+	if err := w.writeConfig(backends, suffix); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		return
 	}
-	_ = w.cmd.Process.Signal(syscall.SIGHUP)
+	w.gateway.reload()
 }

@@ -133,9 +133,9 @@ func (p *options) run(ctx context.Context) (ok bool, err error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	go func() { // if the gateway exits by itself, the run ends
-		<-w.exited
-		if !w.stopping.Load() {
-			w.stats.breach("the gateway exited: %v", w.cmd.ProcessState)
+		<-w.gateway.exited
+		if !w.gateway.stopping.Load() {
+			w.stats.breach("the gateway exited: %v", w.gateway.cmd.ProcessState)
 			giveUp()
 		}
 	}()

@@ -4,13 +4,9 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,32 +64,6 @@ type footprint struct {
 	CPU time.Duration `json:"cpu"` // processor time used so far, including ended children
 }
 
-// footprint reads the footprint from the gateway's debug socket and /proc.
-func (w *harness) footprint(ctx context.Context) (f footprint, err error) {
-	text, err := w.debug(ctx, "/")
-	if err != nil {
-		return f, err
-	}
-	if err := json.Unmarshal(text, &f); err != nil {
-		return f, err
-	}
-	pid := w.cmd.Process.Pid
-	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	f.Descriptors = len(fds)
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			var kb uint64
-			fmt.Sscan(rest, &kb)
-			f.RSS = kb << 10
-		}
-	}
-	f.Processes = len(withMark(w.envMark))
-	own, children := cpu(pid)
-	f.Zombies, f.CPU = zombies(pid), own+children
-	return f, nil
-}
-
 // cpu returns the processor time of a process, and that of its ended children.
 func cpu(pid int) (own, children time.Duration) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -120,25 +90,6 @@ func (k processorTimes) since(before processorTimes) processorTimes {
 		k.chaos - before.chaos, k.machine - before.machine}
 }
 
-// processorTime returns the processor times used so far.
-func (w *harness) processorTime() processorTimes {
-	if w.cmd == nil || w.cmd.Process == nil {
-		return processorTimes{}
-	}
-	text, _ := os.ReadFile("/proc/stat")
-	line, _, _ := strings.Cut(string(text), "\n")
-	ticks := 0
-	for i, field := range strings.Fields(line) {
-		// all but idle and iowait
-		if n, _ := strconv.Atoi(field); i > 0 && i != 4 && i != 5 && i < 8 {
-			ticks += n
-		}
-	}
-	gateway, ended := cpu(w.cmd.Process.Pid)
-	self, _ := cpu(os.Getpid())
-	return processorTimes{gateway, ended, self, time.Duration(ticks) * 10 * time.Millisecond}
-}
-
 // zombies returns the number of zombie children of a process.
 func zombies(parent int) (n int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -151,24 +102,4 @@ func zombies(parent int) (n int) {
 		}
 	}
 	return n
-}
-
-// debug reads a path from the gateway's debug socket.
-func (w *harness) debug(ctx context.Context, path string) ([]byte, error) {
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", w.socket())
-		},
-	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://debug"+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	return io.ReadAll(res.Body)
 }

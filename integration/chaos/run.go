@@ -128,7 +128,7 @@ func (w *harness) runChaos(ctx context.Context) (bool, error) {
 	w.stats.print(short)
 	w.compareFootprints(ctx, before, after)
 	w.stats.judge(w.judgeAlways)
-	for _, p := range w.stop() {
+	for _, p := range w.gateway.stop() {
 		w.stats.breach("%s", p)
 	}
 	return w.printOutcome(), ctx.Err()
@@ -187,19 +187,20 @@ func (w *harness) runPhase(ctx context.Context, clients []*client, name string, 
 		return
 	}
 	p := w.stats.beginPhase(name, share)
-	before := w.processorTime()
+	before := w.gateway.processorTime()
 	defer func() {
 		p.finish()
-		p.work = w.processorTime().since(before)
+		p.work = w.gateway.processorTime().since(before)
 	}()
 	faultCtx, end := context.WithCancel(ctx)
 	var faults sync.WaitGroup
 	if share > 0 {
 		round := len(w.stats.phases)
-		faults.Go(func() { w.injectFaults(faultCtx, clients, round, 500*time.Millisecond) })
-		faults.Go(func() { w.runShortClients(faultCtx, p, round, 400*time.Millisecond) })
+		injector := newFaultInjector(w, clients, round)
+		faults.Go(func() { injector.run(faultCtx, 500*time.Millisecond) })
+		faults.Go(func() { (&shortClients{w, p}).run(faultCtx, round, 400*time.Millisecond) })
 		if w.reloads {
-			faults.Go(func() { w.reloadRepeatedly(faultCtx, round, 3*time.Second) })
+			faults.Go(func() { newConfigChanger(w, round).run(faultCtx, 3*time.Second) })
 		}
 	}
 	forEachClient(clients, func(c *client) {
@@ -236,7 +237,7 @@ func (w *harness) measureWarm(ctx context.Context) (most footprint, err error) {
 		case <-ctx.Done():
 			return most, ctx.Err()
 		}
-		f, err := w.footprint(ctx)
+		f, err := w.gateway.footprint(ctx)
 		if err != nil {
 			return f, fmt.Errorf("cannot read the gateway's footprint: %w", err)
 		}
@@ -269,7 +270,7 @@ func (f footprint) minimum(g footprint) footprint {
 // accepts the allowed growth; after 45 s it accepts any result.
 func (w *harness) measureAtEnd(ctx context.Context, before footprint) (f footprint, err error) {
 	for began := time.Now(); ; {
-		if f, err = w.footprint(ctx); err != nil {
+		if f, err = w.gateway.footprint(ctx); err != nil {
 			return f, fmt.Errorf("cannot read the gateway's footprint: %w", err)
 		}
 		switch waited := time.Since(began); {
@@ -311,7 +312,7 @@ func (w *harness) compareFootprints(ctx context.Context, before, after footprint
 func (w *harness) saveProfiles(ctx context.Context, when string) {
 	for path, name := range map[string]string{"/goroutines": "goroutines-" + when + ".txt",
 		"/heap": "heap-" + when + ".pprof"} {
-		if profile, err := w.debug(ctx, path); err == nil {
+		if profile, err := w.gateway.debug(ctx, path); err == nil {
 			_ = os.WriteFile(filepath.Join(w.dir, name), profile, 0o600)
 		}
 	}

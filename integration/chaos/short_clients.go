@@ -26,15 +26,20 @@ import (
 // generation has a session of its own. All short clients of the modern generation are one stateless
 // client.
 
-// runShortClients starts short clients repeatedly until ctx is done, and then waits for all of
-// them.
-func (w *harness) runShortClients(ctx context.Context, p *phase, round int, every time.Duration) {
+// shortClients are the short clients of a phase.
+type shortClients struct {
+	*harness
+	phase *phase
+}
+
+// run starts short clients repeatedly until ctx is done, and then waits for all of them.
+func (w *shortClients) run(ctx context.Context, round int, every time.Duration) {
 	rng := rand.New(rand.NewPCG(w.seed, 3_000_000+uint64(round)))
 	var all sync.WaitGroup
 	defer all.Wait()
 	kinds := []struct {
 		name string
-		run  func(context.Context, *phase, *client)
+		run  func(context.Context, *client)
 	}{
 		{"calls and leaves", w.callAndLeave}, {"calls and leaves", w.callAndLeave},
 		{"disconnects", w.disconnectDuringCalls}, {"disconnects", w.disconnectDuringCalls},
@@ -54,14 +59,14 @@ func (w *harness) runShortClients(ctx context.Context, p *phase, round int, ever
 		case "listens":
 			kind = "stateless"
 		}
-		c := newClient(w, round*10_000+n, kind, w.backends, true)
+		c := newClient(w.harness, round*10_000+n, kind, w.backends, true)
 		w.stats.countFault("client: " + k.name)
-		all.Go(func() { k.run(ctx, p, c) })
+		all.Go(func() { k.run(ctx, c) })
 	}
 }
 
 // connect opens a session and counts a failure as a broken promise.
-func (w *harness) connect(ctx context.Context, c *client) bool {
+func (w *shortClients) connect(ctx context.Context, c *client) bool {
 	err := c.transport.open(ctx)
 	if err != nil && ctx.Err() == nil {
 		c.breach("cannot connect: %v", err)
@@ -73,28 +78,28 @@ func (w *harness) connect(ctx context.Context, c *client) bool {
 }
 
 // callAndLeave makes a few calls and ends its session.
-func (w *harness) callAndLeave(ctx context.Context, p *phase, c *client) {
+func (w *shortClients) callAndLeave(ctx context.Context, c *client) {
 	if !w.connect(ctx, c) {
 		return
 	}
-	c.makeCalls(ctx, p, 5, 100)
-	c.list(ctx, p)
+	c.makeCalls(ctx, w.phase, 5, 100)
+	c.list(ctx, w.phase)
 	c.transport.close(true)
 }
 
 // disconnectDuringCalls disconnects while calls are in flight.
-func (w *harness) disconnectDuringCalls(ctx context.Context, p *phase, c *client) {
+func (w *shortClients) disconnectDuringCalls(ctx context.Context, c *client) {
 	if !w.connect(ctx, c) {
 		return
 	}
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	c.makeCalls(short, p, 8, 400)
+	c.makeCalls(short, w.phase, 8, 400)
 	c.transport.close(false)
 }
 
 // flood makes more calls at once than a session may have in flight.
-func (w *harness) flood(ctx context.Context, p *phase, c *client) {
+func (w *shortClients) flood(ctx context.Context, c *client) {
 	if !w.connect(ctx, c) {
 		return
 	}
@@ -103,7 +108,7 @@ func (w *harness) flood(ctx context.Context, p *phase, c *client) {
 		d := c.script.echo(w.byName["s0"])
 		d.tool, d.clientFault = "slow", "flood"
 		d.args = strings.Replace(d.args, "{", `{"ms":100,`, 1)
-		all.Go(func() { c.perform(ctx, p, d) })
+		all.Go(func() { c.perform(ctx, w.phase, d) })
 	}
 	all.Wait()
 	c.transport.close(true)
@@ -111,7 +116,7 @@ func (w *harness) flood(ctx context.Context, p *phase, c *client) {
 
 // sendInvalid sends requests that are not valid MCP, JSON or HTTP, and checks that the gateway
 // rejects them.
-func (w *harness) sendInvalid(ctx context.Context, _ *phase, c *client) {
+func (w *shortClients) sendInvalid(ctx context.Context, c *client) {
 	for _, b := range []struct{ method, path, kind, body string }{
 		{"POST", "/mcp", "application/json", "{"},
 		{"POST", "/mcp", "application/json", strings.Repeat("[", 5000)},
@@ -123,7 +128,8 @@ func (w *harness) sendInvalid(ctx context.Context, _ *phase, c *client) {
 		{"PUT", "/mcp", "application/json", "{}"},
 		{"POST", "/nowhere", "application/json", "{}"},
 	} {
-		req, _ := http.NewRequestWithContext(ctx, b.method, w.url+b.path, strings.NewReader(b.body))
+		body := strings.NewReader(b.body)
+		req, _ := http.NewRequestWithContext(ctx, b.method, w.gateway.url+b.path, body)
 		req.Header.Set("Content-Type", b.kind)
 		req.Header.Set("Accept", "application/json, text/event-stream")
 		res, err := http.DefaultClient.Do(req)
@@ -146,8 +152,8 @@ func (w *harness) sendInvalid(ctx context.Context, _ *phase, c *client) {
 	}
 }
 
-func (w *harness) dial() (net.Conn, error) {
-	return net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+func (w *shortClients) dial() (net.Conn, error) {
+	return net.Dial("tcp", strings.TrimPrefix(w.gateway.url, "http://"))
 }
 
 // unreadBytes exceeds the bytes that the kernel buffers for a connection of dialSmall (about 80 KB
@@ -158,7 +164,7 @@ const unreadBytes = 500_000
 
 // dialSmall connects with a small receive buffer and small packets, so that the kernel buffers only
 // few bytes of a response that the client does not read.
-func (w *harness) dialSmall() (net.Conn, error) {
+func (w *shortClients) dialSmall() (net.Conn, error) {
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		if failed := c.Control(func(fd uintptr) {
 			err = errors.Join(
@@ -169,12 +175,12 @@ func (w *harness) dialSmall() (net.Conn, error) {
 		}
 		return err
 	}}
-	return d.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	return d.Dial("tcp", strings.TrimPrefix(w.gateway.url, "http://"))
 }
 
 // readLate requests a large response and does not read for about a second. It then checks that the
 // response is complete or the connection is closed.
-func (w *harness) readLate(ctx context.Context, p *phase, c *client) {
+func (w *shortClients) readLate(ctx context.Context, c *client) {
 	conn, err := w.dialSmall()
 	if err != nil {
 		return
@@ -206,12 +212,12 @@ func (w *harness) readLate(ctx context.Context, p *phase, c *client) {
 	if whole && !bytes.Contains(body, []byte(`"error"`)) && len(body) < unreadBytes {
 		c.breach("a response that was read late is incomplete: %d bytes, %.200s", len(body), body)
 	}
-	w.stats.countCall(p, "", map[bool]string{true: "read late",
+	w.stats.countCall(w.phase, "", map[bool]string{true: "read late",
 		false: "not read; connection closed"}[whole], 0, false)
 }
 
 // resumeStream disconnects from the stream of a call and requests the rest.
-func (w *harness) resumeStream(ctx context.Context, p *phase, c *client) {
+func (w *shortClients) resumeStream(ctx context.Context, c *client) {
 	if !w.connect(ctx, c) {
 		return
 	}
@@ -239,7 +245,7 @@ func (w *harness) resumeStream(ctx context.Context, p *phase, c *client) {
 		}
 	}
 	disconnect()
-	c.recordOutcome(ctx, p, x, err)
+	c.recordOutcome(ctx, w.phase, x, err)
 }
 
 // resumeAfter reads the events of a stream after the event with the id last.
@@ -262,7 +268,7 @@ func (h *httpTransport) resumeAfter(ctx context.Context, last string) error {
 }
 
 // listenBriefly opens a subscriptions/listen stream and disconnects after a second.
-func (w *harness) listenBriefly(ctx context.Context, _ *phase, c *client) {
+func (w *shortClients) listenBriefly(ctx context.Context, c *client) {
 	h := c.transport.(*httpTransport)
 	listenCtx, disconnect := context.WithTimeout(ctx, time.Second)
 	defer disconnect()

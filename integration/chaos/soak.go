@@ -56,10 +56,10 @@ func (w *harness) runSoak(ctx context.Context) (bool, error) {
 		forEachClient(clients,
 			func(c *client) { c.makeCalls(limited, p, math.MaxInt, w.rate/float64(len(clients))) })
 	})
-	load.Go(func() { w.injectFaults(limited, clients, 1, 8*time.Second) })
-	load.Go(func() { w.runShortClients(limited, p, 1, 2*time.Second) })
+	load.Go(func() { newFaultInjector(w, clients, 1).run(limited, 8*time.Second) })
+	load.Go(func() { (&shortClients{w, p}).run(limited, 1, 2*time.Second) })
 	if w.reloads {
-		load.Go(func() { w.reloadRepeatedly(limited, 1, time.Minute) })
+		load.Go(func() { newConfigChanger(w, 1).run(limited, time.Minute) })
 	}
 	samples := w.takeSamples(limited, p)
 	load.Wait()
@@ -88,7 +88,7 @@ func (w *harness) runSoak(ctx context.Context) (bool, error) {
 		}
 	}
 	w.saveProfiles(context.Background(), "after")
-	for _, problem := range w.stop() {
+	for _, problem := range w.gateway.stop() {
 		w.stats.breach("%s", problem)
 	}
 	return w.printOutcome(), nil
@@ -105,7 +105,7 @@ func (w *harness) takeSamples(ctx context.Context, p *phase) (samples []sample) 
 			return samples
 		case <-ticker.C:
 		}
-		f, err := w.footprint(ctx)
+		f, err := w.gateway.footprint(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
 				w.stats.breach("cannot read the gateway's footprint: %v", err)

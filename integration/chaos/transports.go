@@ -65,7 +65,7 @@ func newHTTPTransport(c *client, stateless bool) *httpTransport {
 
 func (h *httpTransport) request(ctx context.Context, method string, m wire.Message,
 	tool string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, method, h.c.harness.url+"/mcp",
+	req, err := http.NewRequestWithContext(ctx, method, h.c.harness.gateway.url+"/mcp",
 		bytes.NewReader(m.Raw()))
 	if err != nil {
 		return nil, err
@@ -249,7 +249,8 @@ func newHTTPSSETransport(c *client) *httpSSETransport {
 
 func (s *httpSSETransport) open(ctx context.Context) error {
 	life, cancel := context.WithCancel(ctx)
-	req, err := http.NewRequestWithContext(life, http.MethodGet, s.c.harness.url+"/sse", nil)
+	address := s.c.harness.gateway.url + "/sse"
+	req, err := http.NewRequestWithContext(life, http.MethodGet, address, nil)
 	if err != nil {
 		cancel()
 		return err
