@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -42,43 +38,21 @@ func nameRecordPath(state, source string) string {
 	if state == "" || source == "" || !reload.IsRegularOrMissing(source) {
 		return ""
 	}
-	if path, err := filepath.Abs(source); err == nil {
-		source = path
-	}
-	sum := sha256.Sum256([]byte(source))
-	return filepath.Join(state, "names", hex.EncodeToString(sum[:8])+".json")
+	return reload.RecordPath(state, "names", source)
 }
 
 // readNameRecord returns the record at a path, which is empty if there is no file. It returns an
 // error if the file cannot be read, is not regular, or is not a record of this version.
-func readNameRecord(path string) (catalog.Assignments, error) {
+func readNameRecord(path string) (all catalog.Assignments, err error) {
 	if path == "" {
-		return catalog.Assignments{}, nil
+		return all, nil
 	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return catalog.Assignments{}, nil
-	case err != nil:
-		return catalog.Assignments{}, err
-	case !info.Mode().IsRegular():
-		return catalog.Assignments{}, errors.New("it is not a regular file")
+	text, err := atomicfile.ReadRecord(path, maxNameRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
 	}
-	f, err := os.Open(path)
 	if err != nil {
-		return catalog.Assignments{}, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxNameRecord+1))
-	if err != nil {
-		return catalog.Assignments{}, err
-	}
-	return parseNameRecord(text)
-}
-
-func parseNameRecord(text []byte) (all catalog.Assignments, err error) {
-	if len(text) > maxNameRecord {
-		return all, errors.New("it is too large")
+		return all, err
 	}
 	var r nameRecord
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -164,10 +138,8 @@ func (k *nameRecorder) update(v *catalog.View) bool {
 	k.seen = v.Snapshot
 	text, err := encodeNameRecord(k.source, v.Assignments())
 	if err == nil && string(text) != k.written {
-		o := atomicfile.Options{Sync: true, FollowLink: true}
-		if err = atomicfile.Write(k.path, text, o); err == nil {
+		if err = atomicfile.WriteRecord(k.path, text, keptNameRecords); err == nil {
 			k.written = string(text)
-			atomicfile.KeepNewest(filepath.Dir(k.path), keptNameRecords)
 		}
 	}
 	if err != nil && err.Error() != k.failed {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -106,16 +105,11 @@ func (s trustStore) add(file string, data []byte) error {
 		return err
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		if err := os.Remove(path); err != nil { // Write would follow a link
+		if err := os.Remove(path); err != nil { // WriteRecord would follow a link
 			return err
 		}
 	}
-	o := atomicfile.Options{Sync: true, FollowLink: true}
-	if err := atomicfile.Write(path, append(text, '\n'), o); err != nil {
-		return err
-	}
-	atomicfile.KeepNewest(s.dir, keptApprovals)
-	return nil
+	return atomicfile.WriteRecord(path, append(text, '\n'), keptApprovals)
 }
 
 // checkOwners returns an error if other users can write approvals to the store, or can create the
@@ -219,19 +213,7 @@ func (s trustStore) forEach(do func(path string, a approval) error) error {
 }
 
 func readApproval(path string) (a approval, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return a, err
-	}
-	if !info.Mode().IsRegular() {
-		return a, errors.New("not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return a, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxApproval))
+	text, err := atomicfile.ReadRecord(path, maxApproval)
 	if err != nil {
 		return a, err
 	}

@@ -145,3 +145,24 @@ func TestKeepNewest(t *testing.T) {
 	}
 	KeepNewest(filepath.Join(dir, "missing"), 3)
 }
+
+// ReadRecord reads only regular files up to the limit.
+func TestRecord(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "record")
+	if _, err := ReadRecord(path, 4); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if _, err := ReadRecord(dir, 4); err == nil {
+		t.Error("a directory is read")
+	}
+	if err := WriteRecord(path, []byte("1234"), 1); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := ReadRecord(path, 4); err != nil || string(data) != "1234" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if _, err := ReadRecord(path, 3); err == nil {
+		t.Error("a file above the limit is read")
+	}
+}

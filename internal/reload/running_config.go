@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,11 +40,17 @@ func (c *RunningConfig) HasExited() bool { return hasExited(c.PID, c.Start) }
 
 // RunningConfigPath returns the path of the record of a configuration file.
 func RunningConfigPath(stateDir, file string) string {
+	return RecordPath(stateDir, "applied", file)
+}
+
+// RecordPath returns the path of a record about a configuration file, in a folder of the state
+// directory.
+func RecordPath(stateDir, folder, file string) string {
 	if path, err := filepath.Abs(file); err == nil {
 		file = path
 	}
 	sum := sha256.Sum256([]byte(file))
-	return filepath.Join(stateDir, "applied", hex.EncodeToString(sum[:8])+".json")
+	return filepath.Join(stateDir, folder, hex.EncodeToString(sum[:8])+".json")
 }
 
 // WriteRunningConfig records c as the configuration in force. It does nothing if there is no state
@@ -66,12 +71,7 @@ func WriteRunningConfig(source string, c *config.Config, flags []string) error {
 		return err
 	}
 	path := RunningConfigPath(c.StateDir, source)
-	o := atomicfile.Options{Sync: true, FollowLink: true}
-	if err := atomicfile.Write(path, append(text, '\n'), o); err != nil {
-		return err
-	}
-	atomicfile.KeepNewest(filepath.Dir(path), keptRunningConfigs)
-	return nil
+	return atomicfile.WriteRecord(path, append(text, '\n'), keptRunningConfigs)
 }
 
 // ReadRunningConfig returns the record of a file. The error is fs.ErrNotExist if there is no record
@@ -80,21 +80,9 @@ func ReadRunningConfig(stateDir, source string) (*RunningConfig, error) {
 	if stateDir == "" {
 		return nil, fs.ErrNotExist
 	}
-	path := RunningConfigPath(stateDir, source)
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
-	}
-	f, err := os.Open(path)
+	text, err := atomicfile.ReadRecord(RunningConfigPath(stateDir, source), maxRunningConfig)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxRunningConfig+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxRunningConfig {
-		return nil, errors.New("it is too large")
 	}
 	return parseRunningConfig(text)
 }
