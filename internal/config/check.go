@@ -27,23 +27,20 @@ type checker struct {
 	reported  map[string]bool // paths for which an error has been reported
 	errs      Errors
 
-	strict        bool                        // see Options
-	fromVariables map[string]bool             // paths of values that contain variables
-	misconfigured map[string]variableProblems // path of a backend → problems of its variables
+	fromVariables map[string]bool // paths of values that contain variables
+	misconfigured misconfigurations
 }
 
-// fail reports a problem with the value at path, or with its absence. If the value is in a backend
-// and contains variables, the problem is not an error but makes the backend misconfigured, unless
-// the value is the backend's name or strict is true.
+// fail reports a problem with the value at path, or with its absence. If the value contains
+// variables, the problem makes its backend misconfigured, if possible, and is not an error.
 func (c *checker) fail(path, problem, hint string) {
 	e := c.errorAt(path)
 	e.Problem, e.Hint = problem, hint
-	if entry, key, ok := strings.Cut(path, "]."); ok && !c.strict && c.fromVariables[path] &&
-		key != "name" && strings.HasPrefix(entry, "backends[") {
-		entry += "]"
-		c.misconfigured[entry] = c.misconfigured[entry].with(key,
-			key+": "+problem+": check the variables in it")
-		return
+	if c.fromVariables[path] {
+		_, key, _ := strings.Cut(path, "].")
+		if c.misconfigured.add(path, key+": "+problem+": check the variables in it") {
+			return
+		}
 	}
 	c.errs = append(c.errs, e)
 }

@@ -16,12 +16,11 @@ import (
 type variableReader struct {
 	*fileReport
 	requiredKeys []string // see Options
-	strict       bool     // see Options
 
-	secretValues  []string                    // secrets in the variables of backends and tokens
-	tokenVariable string                      // variable whose value is the first token; "" = none
-	fromVariables map[string]bool             // paths of values that contain variables
-	misconfigured map[string]variableProblems // path of a backend → problems of its variables
+	secretValues  []string        // secrets in the variables of backends and tokens
+	tokenVariable string          // variable whose value is the first token; "" = none
+	fromVariables map[string]bool // paths of values that contain variables
+	misconfigured misconfigurations
 	literals      literalCheck
 }
 
@@ -44,7 +43,7 @@ func (r *variableReader) read(
 	r.fromVariables[at.path] = len(x.Expanded) > 0
 	key := strings.TrimPrefix(at.path, b.path+".")
 	if name := emptyVariable(x.Expanded, key, text); name != "" && !b.disabled &&
-		r.misconfigure(at, b, "variable "+name+" is empty: set it where the gateway is started") {
+		r.misconfigure(at, "variable "+name+" is empty: set it where the gateway is started") {
 		return nil, false
 	}
 	if at.path == "auth.tokens[0]" && len(x.Expanded) == 1 && x.Expanded[0].Value == text {
@@ -61,7 +60,7 @@ func (r *variableReader) read(
 	}
 	v, err := convert(text, t)
 	if err != nil && len(x.Expanded) > 0 &&
-		r.misconfigure(at, b, at.key+": "+err.Error()+node.Not(n.Value)) {
+		r.misconfigure(at, at.key+": "+err.Error()+node.Not(n.Value)) {
 		return nil, false
 	}
 	if err != nil {
@@ -88,7 +87,7 @@ func (r *variableReader) recordExpansion(
 			case t.Unset != "" && b.path == "" && r.isOptional(at.path):
 				r.reported[at.path] = true
 			case t.Unset == "" ||
-				!r.misconfigure(at, b, t.Problem+": set it where the gateway is started"):
+				!r.misconfigure(at, t.Problem+": set it where the gateway is started"):
 				r.fail(at, t.Problem, t.Hint)
 			}
 		}
@@ -105,18 +104,19 @@ func (r *variableReader) isOptional(path string) bool {
 		})
 }
 
-// misconfigure records a problem with the variables of one backend, which makes the backend
-// misconfigured. It returns false if strict is set, or if the value is not in a backend or is the
-// backend's name.
-func (r *variableReader) misconfigure(at location, b currentBackend, problem string) bool {
-	if r.strict || b.path == "" || at.path == b.path+".name" {
-		return false
+// misconfigure records a problem with the variables in a value, which makes the value's backend
+// misconfigured. If it returns false, the problem is an error of the file instead.
+func (r *variableReader) misconfigure(at location, problem string) bool {
+	ok := r.misconfigured.add(at.path, problem)
+	if ok {
+		r.reported[at.path] = true
 	}
-	r.reported[at.path] = true
-	key := strings.TrimPrefix(at.path, b.path+".")
-	r.misconfigured[b.path] = r.misconfigured[b.path].with(key, problem)
-	return true
+	return ok
 }
+
+// misconfigurations are the problems with the variables of backends, by the path of the backend. If
+// the map is nil, all problems are errors of the file.
+type misconfigurations map[string]variableProblems
 
 // variableProblems are the problems with the variables of one backend.
 type variableProblems struct {
@@ -124,13 +124,20 @@ type variableProblems struct {
 	affectsPermissions bool // one of the problems is in a filter or in enabled
 }
 
-// with returns a copy of f that has a further problem at key. The key is relative to the backend.
-func (f variableProblems) with(key, problem string) variableProblems {
+// add records a problem with the value at path. It returns false if the map is nil, or if the value
+// is not in a backend or is the backend's name.
+func (m misconfigurations) add(path, problem string) bool {
+	entry, key, ok := strings.Cut(path, "].")
+	if m == nil || !ok || !strings.HasPrefix(entry, "backends[") || key == "name" {
+		return false
+	}
+	f := m[entry+"]"]
 	if !slices.Contains(f.problems, problem) {
 		f.problems = append(f.problems, problem)
 	}
 	f.affectsPermissions = f.affectsPermissions || isFilter(key) || key == "enabled"
-	return f
+	m[entry+"]"] = f
+	return true
 }
 
 // emptyVariable returns the name of an empty variable that makes a target or a header empty, or

@@ -132,9 +132,11 @@ func load(src source, opts Options) (*Loaded, error) {
 	}
 	report := newFileReport(src.path)
 	vars := &variableReader{
-		fileReport: report, requiredKeys: opts.RequiredKeys, strict: opts.Strict,
-		fromVariables: map[string]bool{}, misconfigured: map[string]variableProblems{},
-		literals: literalCheck{file: src.path},
+		fileReport: report, requiredKeys: opts.RequiredKeys,
+		fromVariables: map[string]bool{}, literals: literalCheck{file: src.path},
+	}
+	if !opts.Strict {
+		vars.misconfigured = misconfigurations{}
 	}
 	r := &fileParser{
 		fileReport: report, scalars: vars, env: env,
@@ -162,7 +164,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	}
 	applyDefaults(cfg, out.Defaults, r.locations)
 	c := &checker{
-		file: src.path, locations: r.locations, reported: r.reported, strict: vars.strict,
+		file: src.path, locations: r.locations, reported: r.reported,
 		fromVariables: vars.fromVariables, misconfigured: vars.misconfigured,
 	}
 	c.resolvePaths(cfg, opts.Env)
