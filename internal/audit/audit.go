@@ -91,11 +91,24 @@ type queuedRecord struct {
 // that was not routed has no backend. Text from clients and servers is masked, in contrast to names
 // from the configuration.
 func (e *queuedRecord) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
-	a = append(a, slog.String("session", e.Session), slog.String("client", mask(e.Client)))
-	a = appendKnown(a, "principal", e.Principal)
-	a = append(a, slog.String("id", mask(e.ID)))
-	a = appendKnown(a, "backend_id", mask(e.BackendID))
+	a = e.appendClient(a, mask)
+	a = e.appendIDs(a, mask)
 	a = e.appendTarget(a, mask)
+	return e.appendOutcome(a, mask)
+}
+
+func (e *queuedRecord) appendClient(a []slog.Attr, mask func(string) string) []slog.Attr {
+	a = append(a, slog.String("session", e.Session), slog.String("client", mask(e.Client)))
+	return appendKnown(a, "principal", e.Principal)
+}
+
+func (e *queuedRecord) appendIDs(a []slog.Attr, mask func(string) string) []slog.Attr {
+	a = append(a, slog.String("id", mask(e.ID)))
+	return appendKnown(a, "backend_id", mask(e.BackendID))
+}
+
+// appendOutcome appends the outcome of the call, its times, its sizes and its payloads.
+func (e *queuedRecord) appendOutcome(a []slog.Attr, mask func(string) string) []slog.Attr {
 	a = append(a, slog.String("outcome", string(e.Outcome)))
 	if e.Outcome == RPCError {
 		a = append(a, slog.Int("code", e.Code))

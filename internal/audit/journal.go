@@ -33,9 +33,9 @@ type Options struct {
 type Journal struct {
 	options      Options
 	sink         recordWriter
-	batch        []queuedRecord // records that Run is writing
+	spare        []queuedRecord // empty; Run uses it for the next records to queue
 	lost         atomic.Int64
-	firstWaiting chan struct{} // has an element if a record was queued since the last takeBatch
+	firstWaiting chan struct{} // has an element if a record was queued since the last batch
 	manyWaiting  chan struct{} // has an element if manyRecords were queued since then
 
 	mu      sync.Mutex
@@ -48,7 +48,7 @@ type Journal struct {
 // could not be written.
 type recordWriter interface {
 	write(*queuedRecord) (lost int64)
-	flush() (lost int64) // writes buffered records
+	flush() (lost int64) // writes buffered records, at the end of a batch
 }
 
 // New returns a journal that writes to a log. Run must be called to write the records.
@@ -159,7 +159,7 @@ func (j *Journal) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
 		case <-j.firstWaiting:
-			j.drain(false)
+			j.writeBatch(false)
 		case <-ctx.Done():
 		}
 		pause.Reset(gatherTime)
@@ -169,30 +169,24 @@ func (j *Journal) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	j.drain(true)
+	j.writeBatch(true)
 	return nil
 }
 
-// drain writes records until none is queued, including records that are queued during drain.
-func (j *Journal) drain(last bool) {
-	for j.takeBatch(last) {
-		for i := range j.batch {
-			j.lost.Add(j.sink.write(&j.batch[i]))
-		}
-		clear(j.batch) // releases the payloads
-	}
-	j.lost.Add(j.sink.flush())
-}
-
-// takeBatch moves the queued records to batch and reports whether there are any. After a call with
-// last = true, Write queues nothing.
-func (j *Journal) takeBatch(last bool) bool {
+// writeBatch writes the queued records. After a call with last = true, Write queues nothing.
+func (j *Journal) writeBatch(last bool) {
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.waiting, j.batch = j.batch[:0], j.waiting
+	batch := j.waiting
+	j.waiting, j.spare = j.spare, nil
 	j.closed = last
 	j.taken.Broadcast()
-	return len(j.batch) > 0
+	j.mu.Unlock()
+	for i := range batch {
+		j.lost.Add(j.sink.write(&batch[i]))
+	}
+	j.lost.Add(j.sink.flush())
+	clear(batch) // releases the payloads
+	j.spare = batch[:0]
 }
 
 // Lost returns the number of records that were not written: records passed to Write after Run had

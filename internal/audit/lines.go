@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"math"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -13,19 +14,44 @@ import (
 // maxBlock bounds the bytes of records that are written together.
 const maxBlock = 64 << 10
 
-// A lineSink buffers records as lines of JSON and writes many whole lines with one Write.
+// A lineSink buffers records as lines of JSON and writes many whole lines with one Write. Most
+// records of a batch have the client and the target of the record before, so that the encoded
+// attributes are kept until flush. They are not kept longer, because the mask may change.
 type lineSink struct {
 	w        io.Writer
 	mask     func(string) string
 	attrs    []slog.Attr // buffer for the attributes of a record
 	buf      []byte
 	buffered int64 // records in buf
+
+	client, target keptAttrs
+	times          secondFormat
+}
+
+// keptAttrs are encoded attributes with the values from which they were made.
+type keptAttrs struct {
+	from [4]string
+	text []byte // empty = no attributes are kept
 }
 
 func (l *lineSink) write(e *queuedRecord) (lost int64) {
 	before := len(l.buf)
-	l.attrs = e.attrs(l.attrs[:0], l.mask)
-	l.buf = appendLine(l.buf, e.Time, e.message(), l.attrs, l.mask)
+	from := [4]string{e.Session, e.Client, e.Principal}
+	if c := &l.client; len(c.text) == 0 || c.from != from {
+		c.from, c.text = from, l.encode(c.text[:0], e.appendClient(l.attrs[:0], l.mask))
+	}
+	from = [4]string{e.Method, e.Tool, e.Backend, e.BackendTool}
+	if t := &l.target; len(t.text) == 0 || t.from != from {
+		t.from, t.text = from, l.encode(t.text[:0], e.appendTarget(l.attrs[:0], l.mask))
+	}
+	l.buf = append(l.buf, `{"time":"`...)
+	l.buf = l.times.append(l.buf, e.Time)
+	l.buf = append(append(l.buf, `","level":"INFO","msg":"`...), e.message()...)
+	l.buf = append(append(l.buf, '"'), l.client.text...)
+	l.buf = l.encode(l.buf, e.appendIDs(l.attrs[:0], l.mask))
+	l.buf = append(l.buf, l.target.text...)
+	l.buf = l.encode(l.buf, e.appendOutcome(l.attrs[:0], l.mask))
+	l.buf = append(l.buf, '}', '\n')
 	if before > 0 && len(l.buf) > maxBlock {
 		lost = l.writeBlock(before)
 	}
@@ -34,6 +60,7 @@ func (l *lineSink) write(e *queuedRecord) (lost int64) {
 }
 
 func (l *lineSink) flush() (lost int64) {
+	l.client.text, l.target.text = l.client.text[:0], l.target.text[:0]
 	if len(l.buf) == 0 {
 		return 0
 	}
@@ -50,48 +77,63 @@ func (l *lineSink) writeBlock(n int) (lost int64) {
 	return lost
 }
 
-// appendLine appends a record as slog's JSON handler would encode it, byte for byte. It supports
-// only the kinds of values that entry.attrs uses.
-func appendLine(
-	b []byte, at time.Time, msg string, attrs []slog.Attr, mask func(string) string,
-) []byte {
-	b = append(b, `{"time":"`...)
-	b = appendTime(b, at)
-	b = append(b, `","level":"INFO","msg":"`...)
-	b = append(b, msg...)
-	b = append(b, '"')
-	for _, a := range attrs {
-		b = append(b, ',', '"')
-		b = append(b, a.Key...)
-		b = append(b, '"', ':')
-		switch v := a.Value; v.Kind() {
+// encode appends attributes as slog's JSON handler would encode them, byte for byte. It supports
+// only the kinds of values that queuedRecord.attrs uses. It keeps attrs as the next buffer.
+func (l *lineSink) encode(b []byte, attrs []slog.Attr) []byte {
+	for i := range attrs {
+		a := &attrs[i]
+		b = append(append(append(b, `,"`...), a.Key...), `":`...)
+		switch a.Value.Kind() {
 		case slog.KindString:
-			b = appendString(b, v.String())
+			b = appendString(b, a.Value.String())
 		case slog.KindTime:
-			b = append(appendTime(append(b, '"'), v.Time()), '"')
+			b = append(l.times.append(append(b, '"'), a.Value.Time()), '"')
 		case slog.KindInt64:
-			b = strconv.AppendInt(b, v.Int64(), 10)
-		case slog.KindFloat64: // milliseconds with three decimals: JSON writes no exponent
-			b = strconv.AppendFloat(b, v.Float64(), 'f', -1, 64)
+			b = strconv.AppendInt(b, a.Value.Int64(), 10)
+		case slog.KindFloat64:
+			b = appendMillis(b, a.Value.Float64())
 		case slog.KindAny:
-			b = appendRaw(b, v.Any().(json.RawMessage), mask)
+			b = appendRaw(b, a.Value.Any().(json.RawMessage), l.mask)
 		}
 	}
-	return append(b, '}', '\n')
+	l.attrs = attrs
+	return b
 }
 
-// appendTime appends a time in UTC with a fixed number of digits, "2006-01-02T15:04:05.000000Z", as
-// in the JSON log. It uses RFC3339, because package time has a fast path only for this format.
-func appendTime(b []byte, t time.Time) []byte {
-	t = t.UTC()
-	b = t.AppendFormat(b, time.RFC3339)
-	b[len(b)-1] = '.' // instead of Z
+// A secondFormat formats times in UTC with a fixed number of digits, as in the JSON log:
+// 2006-01-02T15:04:05.000000Z. It keeps the text of the last second.
+type secondFormat struct {
+	second int64  // seconds since 1970
+	text   []byte // the second as text; nil = none
+}
+
+func (f *secondFormat) append(b []byte, t time.Time) []byte {
+	if second := t.Unix(); f.text == nil || second != f.second {
+		f.second = second
+		f.text = t.UTC().AppendFormat(f.text[:0], "2006-01-02T15:04:05.")
+	}
+	b = append(b, f.text...)
 	from := len(b)
 	b = append(b, "000000Z"...)
 	for at, us := from+5, t.Nanosecond()/int(time.Microsecond); at >= from; at, us = at-1, us/10 {
 		b[at] = byte('0' + us%10)
 	}
 	return b
+}
+
+// appendMillis appends a whole number of microseconds, in milliseconds: JSON writes no exponent.
+// Up to a billion seconds, the decimal digits of the number are the shortest exact text.
+func appendMillis(b []byte, ms float64) []byte {
+	if ms < 0 || ms > 1e12 {
+		return strconv.AppendFloat(b, ms, 'f', -1, 64)
+	}
+	us := int64(math.Round(ms * 1e3))
+	b = strconv.AppendInt(b, us/1e3, 10)
+	if us %= 1e3; us == 0 {
+		return b
+	}
+	b = append(b, '.', byte('0'+us/100), byte('0'+us/10%10), byte('0'+us%10))
+	return bytes.TrimRight(b, "0")
 }
 
 // appendRaw appends a payload on one line. If the compact form of the payload contains a secret,

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mcpgateway/internal/audit"
@@ -154,3 +155,50 @@ func TestPartialWriteLosesTheRest(t *testing.T) {
 type room int
 
 func (r room) Write([]byte) (int, error) { return int(r), errors.New("disk full") }
+
+// The encoded attributes that a sink keeps are not used after a change of the mask, or for another
+// client or target.
+func TestKeptAttributesAreCurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mask := logging.NewMask("first-secret")
+		var file bytes.Buffer
+		j := audit.NewLines(&file, audit.Options{Mask: mask.String})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = j.Run(ctx) }()
+		write := func(change func(r *audit.Record)) {
+			r := call
+			r.Client, r.Tool = "later-secret", "later-secret"
+			change(&r)
+			j.Write(r)
+		}
+		write(func(*audit.Record) {})
+		for _, change := range []func(r *audit.Record){
+			func(r *audit.Record) { r.Session = "other" },
+			func(r *audit.Record) { r.Client = "other" },
+			func(r *audit.Record) { r.Principal = "other" },
+			func(r *audit.Record) { r.Method = "other" },
+			func(r *audit.Record) { r.Tool = "other" },
+			func(r *audit.Record) { r.Backend = "other" },
+			func(r *audit.Record) { r.BackendTool = "other" },
+		} {
+			before := strings.Count(file.String(), "other")
+			write(change)
+			write(func(*audit.Record) {})
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if n := strings.Count(file.String(), "other") - before; n != 1 {
+				t.Errorf("%d of the records have the value, want 1: %s", n, &file)
+			}
+		}
+		file.Reset()
+		mask.Add("later-secret")
+		write(func(*audit.Record) {})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if text := file.String(); strings.Contains(text, "later-secret") ||
+			strings.Count(text, "***") != 2 {
+			t.Errorf("got %s", text)
+		}
+	})
+}
