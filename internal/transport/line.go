@@ -209,13 +209,13 @@ func (l *LineReader) skipLine() error {
 func (l *LineReader) ReadMessage() (wire.Message, error) {
 	for {
 		line, err := l.next()
-		var over *OversizedError
-		switch {
-		case errors.As(err, &over):
+		if over, ok := err.(*OversizedError); ok {
 			return wire.Message{}, over.Malformed(l.limit)
-		case err != nil:
+		}
+		if err != nil {
 			return wire.Message{}, err
-		case len(bytes.TrimSpace(line)) == 0:
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		m, err := wire.Parse(line)

@@ -95,7 +95,7 @@ func (m Message) EditResult(drop func(key string) bool, put ...Member) Message {
 			isError = value
 		}
 	})
-	to.shift(at, int32(len(to.raw))-at.hi, &m)
+	moveParts(&to.parts, &m.parts, []editEnd{{at.hi, int32(len(to.raw)) - at.hi}})
 	to.parts[partIsError] = isError
 	to.raw = append(to.raw, m.raw[at.hi:]...)
 	for _, p := range put {

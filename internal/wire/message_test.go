@@ -4,11 +4,30 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
+	"unsafe"
 )
+
+// The comment of Message explains the size.
+func TestSizeOfAMessageIsAMultipleOf16(t *testing.T) {
+	if size := unsafe.Sizeof(Message{}); math.MaxInt > math.MaxInt32 && size%16 != 0 {
+		t.Errorf("%d bytes", size)
+	}
+}
+
+func TestLineIsTheTextOfOneLine(t *testing.T) {
+	for _, text := range []string{`{"jsonrpc":"2.0","method":"m"}`,
+		"{\"jsonrpc\":\"2.0\",\r\n\"method\":\"m\"}\n"} {
+		m := parseOrFail(t, text)
+		if line := m.Line(); string(line) != string(m.OneLine().Raw()) || cap(line) != len(line) {
+			t.Errorf("%q, want %q", line, m.OneLine().Raw())
+		}
+	}
+}
 
 func TestOneLine(t *testing.T) {
 	pretty := "\r\n{\r\n  \"jsonrpc\": \"2.0\",\n\t\"id\": 1.50,\r \"result\": {\n\"isError\": true, \"t\": \"a\\n\\u2028\u2028<\"\n}}\n"

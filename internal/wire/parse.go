@@ -32,10 +32,11 @@ const maxBatch = 4096
 //
 // Of a batch, Parse checks only that it is valid JSON and has at most maxBatch elements. It does
 // not parse the elements as messages.
-func Parse(text []byte) (Message, error) {
-	s := scan(text)
+func Parse(text []byte) (m Message, err error) {
+	var s scanner // not copied: copying a struct that was just written stalls the processor
+	s.open(text)
 	s.allowDeep = true
-	m := Message{raw: text}
+	m.raw = text
 	i, c := s.peek(0)
 	switch c {
 	case '[':
@@ -67,7 +68,7 @@ func Parse(text []byte) (Message, error) {
 		}
 	}
 	if problem == "" && m.kind != Batch {
-		problem = m.classify()
+		problem = m.classify(s.paramsToken)
 	}
 	if problem == problemBothParts {
 		if repaired, ok := m.withoutNullPart(); ok {
@@ -106,7 +107,7 @@ type objectSpec struct {
 
 type memberSpec struct {
 	name   string
-	part   Part        // numParts = offset not recorded; only duplicates and case are checked
+	part   Part        // noPart = only duplicates and case are checked
 	object *objectSpec // members to read if the value is an object; nil = none
 }
 
@@ -129,24 +130,24 @@ var (
 		{name: "inputResponses", part: PartInputResponses},
 		{name: "requestState", part: PartRequestState},
 		// The gateway reads the members below, mostly to find the backend or client of a message.
-		{name: "uri", part: numParts},
-		{name: "ref", part: numParts, object: refSpec},
-		{name: "taskId", part: numParts},
-		{name: "task", part: numParts},
-		{name: "level", part: numParts},
-		{name: "elicitationId", part: numParts},
+		{name: "uri", part: noPart},
+		{name: "ref", part: noPart, object: refSpec},
+		{name: "taskId", part: noPart},
+		{name: "task", part: noPart},
+		{name: "level", part: noPart},
+		{name: "elicitationId", part: noPart},
 	}}
 	refSpec = &objectSpec{context: " in ref", members: []memberSpec{
-		{name: "type", part: numParts},
-		{name: "name", part: numParts},
-		{name: "uri", part: numParts},
+		{name: "type", part: noPart},
+		{name: "name", part: noPart},
+		{name: "uri", part: noPart},
 	}}
 	metaSpec = &objectSpec{context: " in _meta", members: []memberSpec{
 		{name: "progressToken", part: PartToken},
-		{name: "io.modelcontextprotocol/related-task", part: numParts, object: relatedTaskSpec},
+		{name: "io.modelcontextprotocol/related-task", part: noPart, object: relatedTaskSpec},
 	}}
 	relatedTaskSpec = &objectSpec{context: " in related-task", members: []memberSpec{
-		{name: "taskId", part: numParts},
+		{name: "taskId", part: noPart},
 	}}
 	resultSpec = &objectSpec{lenient: true, members: []memberSpec{
 		{name: "isError", part: partIsError},
@@ -203,8 +204,11 @@ func (s *scanner) members(i int, m *Message, o *objectSpec) (end int) {
 		} else {
 			i = s.value(i)
 		}
-		if found.part < numParts {
+		switch {
+		case found.part < numParts:
 			m.parts[found.part] = span{int32(lo), int32(i)}
+		case found.part == partParamsToken:
+			s.paramsToken = span{int32(lo), int32(i)}
 		}
 	}
 	return i
@@ -215,7 +219,8 @@ var problemTooDeep = fmt.Sprintf("the message nests deeper than %d levels", maxD
 const problemBothParts = "a response has a result or an error, not both"
 
 // classify sets the kind of the message and returns the problem with it, "" if there is none.
-func (m *Message) classify() (problem string) {
+// paramsToken is params.progressToken.
+func (m *Message) classify(paramsToken span) (problem string) {
 	id, method := m.part(PartID), m.part(PartMethod)
 	result, failure := m.part(PartResult), m.part(PartError)
 	if v := m.part(partVersion); string(v) != `"2.0"` && Unquote(v) != "2.0" {
@@ -228,10 +233,13 @@ func (m *Message) classify() (problem string) {
 		return "a message with a method has no result and no error"
 	case method != nil && id != nil:
 		m.kind = Request
-		return m.resolveToken()
+		return m.checkToken()
 	case method != nil:
 		m.kind = Notification
-		return m.resolveToken()
+		if paramsToken != (span{}) {
+			m.parts[PartToken] = paramsToken
+		}
+		return m.checkToken()
 	case id == nil || result == nil && failure == nil:
 		return "a message needs a method, or an id with a result or an error"
 	case result != nil && failure != nil:
@@ -241,13 +249,9 @@ func (m *Message) classify() (problem string) {
 	return ""
 }
 
-// resolveToken determines the progress token, which can be in two members. A null token counts as
-// absent. It returns a problem if the token is too long.
-func (m *Message) resolveToken() (problem string) {
-	if top := m.parts[partParamsToken]; m.kind == Notification && top != (span{}) {
-		m.parts[PartToken] = top
-	}
-	m.parts[partParamsToken] = span{}
+// checkToken removes a null progress token, which counts as absent. It returns a problem if the
+// token is too long.
+func (m *Message) checkToken() (problem string) {
 	token := m.part(PartToken)
 	switch {
 	case IsNull(token):

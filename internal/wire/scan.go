@@ -28,15 +28,23 @@ type scanner struct {
 	allowDeep    bool // values beyond maxDepth set foundTooDeep and are skipped; false = err
 	foundTooDeep bool // a value beyond maxDepth was skipped
 	problem      string
+	paramsToken  span   // params.progressToken
 	buf          []byte // the last unescaped key
 	err          error
 }
 
-func scan(text []byte) scanner {
+func scan(text []byte) (s scanner) {
+	s.open(text)
+	return s
+}
+
+// open sets the text of a zero scanner.
+func (s *scanner) open(text []byte) {
 	if len(text) > maxText {
-		return scanner{err: fmt.Errorf("byte 0: the text is longer than %d bytes", maxText)}
+		s.err = fmt.Errorf("byte 0: the text is longer than %d bytes", maxText)
+		return
 	}
-	return scanner{b: text}
+	s.b = text
 }
 
 func (s *scanner) fail(i int, format string, args ...any) (end int) {

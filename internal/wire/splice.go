@@ -12,15 +12,17 @@ type Edit struct {
 // are ignored. If edits overlap, only the outer edit applies. Splice does not change m, and the new
 // message does not share memory with m. It panics if new params, a new _meta or a new result would
 // make the message invalid.
-func (m Message) Splice(edits ...Edit) Message {
-	to := m
+func (m Message) Splice(edits ...Edit) (to Message) {
+	// Both are on the stack for up to three edits.
+	pieces, ends := make([][]byte, 0, 7), make([]editEnd, 0, 3)
+	done, delta := int32(0), int32(0)
 	deep := false
-	pieces := make([][]byte, 0, 7) // on the stack for up to three edits
-	done := int32(0)
+	to.multiline = m.multiline
 	for e := m.firstEdit(edits, done); e != nil; e = m.firstEdit(edits, done) {
 		at := m.parts[e.Part]
 		pieces = append(pieces, m.raw[done:at.lo], e.Text)
-		to.shift(at, int32(len(e.Text))-(at.hi-at.lo), &m)
+		delta += int32(len(e.Text)) - (at.hi - at.lo)
+		ends = append(ends, editEnd{at.hi, delta})
 		if e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult {
 			deep = true // the new text contains other parts, so the result is parsed below
 		} else {
@@ -33,7 +35,33 @@ func (m Message) Splice(edits ...Edit) Message {
 	if deep {
 		return mustParse(to.raw)
 	}
+	// The fields are set one by one, because copying a Message whose parts were just written stalls
+	// the processor.
+	to.kind, to.hasUnknownMembers, to.burst = m.kind, m.hasUnknownMembers, m.burst
+	moveParts(&to.parts, &m.parts, ends)
 	return to
+}
+
+// An editEnd is the end of a replaced part, and the number of bytes by which the offsets from this
+// end to the end of the next replaced part move.
+type editEnd struct{ at, delta int32 }
+
+// moveParts sets to to the offsets from, adapted to replaced parts, whose ends are in ascending
+// order.
+func moveParts(to, from *[numParts]span, ends []editEnd) {
+	for p := range from {
+		s := from[p]
+		lo, hi := s.lo, s.hi
+		for _, e := range ends {
+			if s.lo >= e.at {
+				lo = s.lo + e.delta
+			}
+			if s.hi >= e.at {
+				hi = s.hi + e.delta
+			}
+		}
+		to[p] = span{lo, hi}
+	}
 }
 
 // hasLineBreak reports whether JSON text contains a line break.
@@ -51,22 +79,6 @@ func (m *Message) firstEdit(edits []Edit, done int32) *Edit {
 		}
 	}
 	return found
-}
-
-// shift moves the parts after the span at by delta, and extends the parts that contain this span.
-// was is the message before all edits: edits do not overlap, so the original offsets determine the
-// parts that each edit moves.
-func (m *Message) shift(at span, delta int32, was *Message) {
-	for p, s := range was.parts {
-		switch {
-		case s.hi == s.lo:
-		case s.lo >= at.hi:
-			m.parts[p].lo += delta
-			m.parts[p].hi += delta
-		case s.hi >= at.hi:
-			m.parts[p].hi += delta
-		}
-	}
 }
 
 // NewRequest returns a request; params may be nil.
