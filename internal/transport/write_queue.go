@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"mcpgateway/internal/wire"
@@ -19,32 +18,20 @@ type WriteQueue struct {
 	w     io.Writer
 	try   func([]byte) (int, error) // writes without blocking; nil = not supported
 	limit int                       // Send fails at this number of queued bytes
-
-	mu          sync.Mutex
-	queue       [][]byte
-	lastIsCopy  bool // the last element of queue is a copy that may be appended to
-	queuedBytes int
-	writing     bool // the goroutine is writing to the stream
-	err         error
-	coalesced   []byte        // lines to write at the end of their burst
-	coalescing  bool          // a burst will call release
-	wake        chan struct{} // capacity 1: the goroutine has something to do
-	done        chan struct{} // closed when the goroutine has ended
-	drained     sync.Cond     // signalled when the queue is empty or a write has failed
-	closeOnce   sync.Once
-
 	// onFailure is called when a write fails and no Send reports the failure. It is set before the
 	// first Send.
 	onFailure func()
+	stall     stallWatch // runs while bytes are queued; configured before the first Send
 
-	// While bytes are queued, the reader must make progress within stallTimeout (0 = no limit);
-	// otherwise onStall is called, once. Both are set before the first Send.
-	stallTimeout time.Duration
-	onStall      func()
-	progress     atomic.Int64 // incremented when the reader reads queued bytes or sends something
-	lastProgress int64        // value of progress at progressAt
-	progressAt   time.Time    // time of lastProgress, or when bytes began to queue
-	stallTimer   *time.Timer  // calls checkStall
+	mu         sync.Mutex // taken before the lock of stall
+	queue      byteQueue
+	err        error
+	coalesced  []byte        // lines to write at the end of their burst
+	coalescing bool          // a burst will call release
+	wake       chan struct{} // capacity 1: the goroutine has something to do
+	done       chan struct{} // closed when the goroutine has ended
+	drained    sync.Cond     // signalled when the queue is empty or a write has failed
+	closeOnce  sync.Once
 }
 
 // WriteQueueOptions configure a [WriteQueue].
@@ -58,12 +45,12 @@ type WriteQueueOptions struct {
 // NewWriteQueue returns a queue for f and starts its goroutine, which ends with Close.
 func NewWriteQueue(f *os.File, o WriteQueueOptions) *WriteQueue {
 	q := newWriteQueue(f, tryWriter(f), o.Limit)
-	q.onFailure, q.stallTimeout, q.onStall = o.OnFailure, o.StallTimeout, o.OnStall
+	q.onFailure, q.stall.timeout, q.stall.onStall = o.OnFailure, o.StallTimeout, o.OnStall
 	return q
 }
 
 // MarkProgress records that the remote side has sent something, and so is alive.
-func (q *WriteQueue) MarkProgress() { q.progress.Add(1) }
+func (q *WriteQueue) MarkProgress() { q.stall.progress.Add(1) }
 
 func newWriteQueue(w io.Writer, try func([]byte) (int, error), limit int) *WriteQueue {
 	q := &WriteQueue{
@@ -79,26 +66,23 @@ func newWriteQueue(w io.Writer, try func([]byte) (int, error), limit int) *Write
 // maxCoalesced bounds the bytes of coalesced lines, which are copied and written together.
 const maxCoalesced = 32 << 10
 
-// minUncopied is the minimum length, in bytes, of a slice that is queued without a copy.
-const minUncopied = 4 << 10
-
 // Send writes or queues m. It fails with [ErrFull] if the queued bytes have reached the limit, with
 // [ErrClosed] after Close, or with the error of a write that has failed.
 func (q *WriteQueue) Send(m wire.Message) error {
-	line := m.OneLine().Raw()
+	line := m.Line()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.err != nil:
 		return q.err
-	case q.queuedBytes >= q.limit:
+	case q.queue.size >= q.limit:
 		return ErrFull
 	}
 	if len(q.coalesced)+len(line) > maxCoalesced {
 		q.releaseLocked()
 	}
 	switch {
-	case q.try == nil || q.writing || len(q.queue) > 0: // then no lines are coalesced
+	case q.try == nil || q.queue.size > 0: // then no lines are coalesced
 		q.push(line)
 		q.push(newline)
 	case len(line) > maxCoalesced:
@@ -160,7 +144,7 @@ func (q *WriteQueue) releaseLocked() {
 	}
 	if n := q.write(q.coalesced); n < len(q.coalesced) {
 		rest := q.coalesced[n:]
-		if len(rest) >= minUncopied { // otherwise enqueue copies it
+		if len(rest) >= minUncopied { // otherwise the queue copies it
 			rest = bytes.Clone(rest)
 		}
 		q.push(rest)
@@ -180,28 +164,13 @@ func (q *WriteQueue) write(b []byte) int {
 
 // push queues b for the goroutine.
 func (q *WriteQueue) push(b []byte) {
-	if q.queuedBytes == 0 && q.stallTimeout > 0 {
-		q.startStallTimerLocked()
+	if q.queue.size == 0 {
+		q.stall.start()
 	}
-	q.enqueue(b)
-	q.queuedBytes += len(b)
+	q.queue.push(b)
 	select {
 	case q.wake <- struct{}{}:
 	default:
-	}
-}
-
-// enqueue appends b to the queue. Short lines are copied into one slice, so that the queue takes no
-// more memory than its bytes.
-func (q *WriteQueue) enqueue(b []byte) {
-	last := len(q.queue) - 1
-	switch {
-	case len(b) >= minUncopied:
-		q.queue, q.lastIsCopy = append(q.queue, b), false
-	case last >= 0 && q.lastIsCopy && len(q.queue[last])+len(b) <= chunkSize:
-		q.queue[last] = append(q.queue[last], b...)
-	default:
-		q.queue, q.lastIsCopy = append(q.queue, bytes.Clone(b)), true
 	}
 }
 
@@ -211,22 +180,20 @@ func (q *WriteQueue) run() {
 	for range q.wake {
 		failed := false
 		q.mu.Lock()
-		for len(q.queue) > 0 && q.err == nil {
-			batch := q.queue
-			q.queue, q.writing = nil, true
+		for len(q.queue.parts) > 0 && q.err == nil {
+			batch := q.queue.take()
 			q.mu.Unlock()
 			err := q.writeBatch(batch)
 			q.mu.Lock()
-			q.writing = false
 			if failed = err != nil; failed {
 				q.err = err
 			}
 		}
 		if q.err != nil {
-			q.queue, q.queuedBytes = nil, 0
+			q.queue.discard()
 		}
-		if q.queuedBytes == 0 && q.stallTimer != nil {
-			q.stallTimer.Stop()
+		if q.queue.size == 0 {
+			q.stall.stop()
 		}
 		q.drained.Broadcast()
 		q.mu.Unlock()
@@ -263,51 +230,21 @@ func (q *WriteQueue) writeAll(text []byte) error {
 	for piece := range slices.Chunk(text, chunkSize) {
 		n, err := q.w.Write(piece)
 		q.mu.Lock()
-		q.queuedBytes -= n
+		q.queue.size -= n
 		q.mu.Unlock()
 		if err != nil {
 			return err
 		}
-		q.progress.Add(1)
+		q.stall.progress.Add(1)
 	}
 	return nil
-}
-
-// startStallTimerLocked starts checking the progress of the reader.
-func (q *WriteQueue) startStallTimerLocked() {
-	q.lastProgress, q.progressAt = q.progress.Load(), time.Now()
-	if q.stallTimer == nil {
-		q.stallTimer = time.AfterFunc(q.stallTimeout, q.checkStall)
-	} else {
-		q.stallTimer.Reset(q.stallTimeout)
-	}
-}
-
-// checkStall calls onStall if the reader has made no progress within stallTimeout.
-func (q *WriteQueue) checkStall() {
-	q.mu.Lock()
-	if q.queuedBytes == 0 || q.err != nil {
-		q.mu.Unlock()
-		return
-	}
-	if now := q.progress.Load(); now != q.lastProgress {
-		q.lastProgress, q.progressAt = now, time.Now()
-	}
-	left := q.stallTimeout - time.Since(q.progressAt)
-	if left > 0 {
-		q.stallTimer.Reset(left)
-	}
-	q.mu.Unlock()
-	if left <= 0 {
-		q.onStall()
-	}
 }
 
 // Backlogged reports whether the queued bytes have reached an eighth of the limit.
 func (q *WriteQueue) Backlogged() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.err == nil && q.queuedBytes >= q.limit/8
+	return q.err == nil && q.queue.size >= q.limit/8
 }
 
 // flush waits until all queued bytes are written, or a write has failed.
@@ -315,7 +252,7 @@ func (q *WriteQueue) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.releaseLocked()
-	for q.queuedBytes > 0 && q.err == nil {
+	for q.queue.size > 0 && q.err == nil {
 		q.drained.Wait()
 	}
 }
@@ -327,6 +264,7 @@ func (q *WriteQueue) Close() {
 	if q.err == nil {
 		q.err = ErrClosed
 	}
+	q.stall.stop()
 	q.mu.Unlock()
 	q.closeOnce.Do(func() { close(q.wake) }) // push is not called after err is set
 	<-q.done

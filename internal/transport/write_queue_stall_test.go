@@ -31,7 +31,7 @@ func TestAStalledReaderIsDistinguishedFromASlowOne(t *testing.T) {
 		}, 16*9*time.Second + 2*stallTimeout - 4*time.Second},
 		"sends something": {func(_ io.Reader, o *WriteQueue) {
 			time.Sleep(9 * time.Second)
-			o.progress.Add(1)
+			o.MarkProgress()
 		}, 2 * stallTimeout},
 		"reads all, and then again nothing": {func(r io.Reader, o *WriteQueue) {
 			time.Sleep(9 * time.Second)
@@ -46,7 +46,8 @@ func TestAStalledReaderIsDistinguishedFromASlowOne(t *testing.T) {
 				r, w := io.Pipe()
 				o := newWriteQueue(w, nil, 8<<20)
 				began, stalled := time.Now(), time.Duration(0)
-				o.stallTimeout, o.onStall = stallTimeout, func() { stalled = time.Since(began) }
+				o.stall.timeout = stallTimeout
+				o.stall.onStall = func() { stalled = time.Since(began) }
 				// 4 MiB with its line end
 				_ = o.Send(numbered(0, 4<<20-len(numbered(0, 0).Raw())-1))
 				tt.play(r, o)
@@ -67,7 +68,7 @@ func TestAnEmptyQueueDoesNotStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		o := newWriteQueue(w, nil, 8<<20)
-		o.stallTimeout, o.onStall = time.Second, func() { t.Error("OnStall was called") }
+		o.stall.timeout, o.stall.onStall = time.Second, func() { t.Error("OnStall was called") }
 		go func() { _, _ = io.Copy(io.Discard, r) }()
 		for i := range 100 {
 			_ = o.Send(numbered(i, i<<10))

@@ -42,8 +42,8 @@ func TestWriteQueueKeepsOrder(t *testing.T) {
 		}
 	}
 	o.flush()
-	if o.queuedBytes != 0 {
-		t.Errorf("%d bytes are still queued", o.queuedBytes)
+	if o.queue.size != 0 {
+		t.Errorf("%d bytes are still queued", o.queue.size)
 	}
 	w.Close()
 	o.Close()
@@ -94,11 +94,11 @@ func TestQueuedShortLinesTakeOnlyTheirBytes(t *testing.T) {
 		t.Errorf("got %v, want %v", err, ErrFull)
 	}
 	o.mu.Lock()
-	held, parts := 0, len(o.queue)
-	for _, b := range o.queue {
+	held, parts := 0, len(o.queue.parts)
+	for _, b := range o.queue.parts {
 		held += cap(b)
 	}
-	waiting := o.queuedBytes
+	waiting := o.queue.size
 	o.mu.Unlock()
 	if held > 3*waiting/2 || parts > 1000 {
 		t.Errorf("%d bytes are queued in %d slices of %d bytes together", waiting, parts, held)
