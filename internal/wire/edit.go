@@ -5,34 +5,83 @@ import (
 	"slices"
 )
 
-// Lookup returns the value at a path of member names in a JSON object, and its offset; nil if
-// there is none. A member that occurs twice is ambiguous and counts as absent.
-func Lookup(object []byte, path ...string) (value []byte, at int) {
-	value, at, _ = lookupCounted(object, path)
-	return value, at
+// An Edit replaces a part of a message by JSON text.
+type Edit struct {
+	Part Part
+	Text []byte
 }
 
-// lookupCounted is like Lookup and also returns the number of occurrences of the last member. If
-// another member of path does not occur exactly once, it returns the number for that member.
-func lookupCounted(object []byte, path []string) (value []byte, at, times int) {
-	if len(path) == 0 {
-		return object, 0, 1
-	}
-	s := scan(object)
-	i, ok := s.enterObject(0)
-	for ok { // this loop is like Members, without an allocation per key
-		found, lo := string(s.key()) == path[0], i
-		if i = s.value(i); found && s.err == nil {
-			value, at = object[lo:i:i], lo
-			times++
+// Splice returns the message with some parts replaced. All other bytes stay. Edits of absent parts
+// are ignored. If edits overlap, only the outer edit applies. Splice does not change m, and the new
+// message does not share memory with m. It panics if new params, a new _meta or a new result would
+// make the message invalid.
+func (m Message) Splice(edits ...Edit) (to Message) {
+	// Both are on the stack for up to three edits.
+	pieces, ends := make([][]byte, 0, 7), make([]editEnd, 0, 3)
+	done, delta := int32(0), int32(0)
+	deep := false
+	to.multiline = m.multiline
+	for e := m.firstEdit(edits, done); e != nil; e = m.firstEdit(edits, done) {
+		at := m.parts[e.Part]
+		pieces = append(pieces, m.raw[done:at.lo], e.Text)
+		delta += int32(len(e.Text)) - (at.hi - at.lo)
+		ends = append(ends, editEnd{at.hi, delta})
+		if e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult {
+			deep = true // the new text contains other parts, so the result is parsed below
+		} else {
+			to.multiline = to.multiline || hasLineBreak(e.Text)
 		}
-		i, ok = s.nextMember(i)
+		done = at.hi
 	}
-	if times != 1 {
-		return nil, 0, times
+	// Unlike make, Join does not zero the memory it allocates.
+	to.raw = bytes.Join(append(pieces, m.raw[done:]), nil)
+	if deep {
+		return mustParse(to.raw)
 	}
-	value, inner, times := lookupCounted(value, path[1:])
-	return value, at + inner, times
+	// The fields are set one by one, because copying a Message whose parts were just written stalls
+	// the processor.
+	to.kind, to.hasUnknownMembers, to.burst = m.kind, m.hasUnknownMembers, m.burst
+	moveParts(&to.parts, &m.parts, ends)
+	return to
+}
+
+// An editEnd is the end of a replaced part, and the number of bytes by which the offsets from this
+// end to the end of the next replaced part move.
+type editEnd struct{ at, delta int32 }
+
+// moveParts sets to to the offsets from, adapted to replaced parts, whose ends are in ascending
+// order.
+func moveParts(to, from *[numParts]span, ends []editEnd) {
+	for p := range from {
+		s := from[p]
+		lo, hi := s.lo, s.hi
+		for _, e := range ends {
+			if s.lo >= e.at {
+				lo = s.lo + e.delta
+			}
+			if s.hi >= e.at {
+				hi = s.hi + e.delta
+			}
+		}
+		to[p] = span{lo, hi}
+	}
+}
+
+// hasLineBreak reports whether JSON text contains a line break.
+func hasLineBreak(text []byte) bool {
+	return bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0
+}
+
+// firstEdit returns the edit of the first part at or after the offset done, nil if there is none.
+func (m *Message) firstEdit(edits []Edit, done int32) *Edit {
+	var found *Edit
+	for i := range edits {
+		at := m.parts[edits[i].Part]
+		if at.hi > at.lo && at.lo >= done && (found == nil || at.lo < m.parts[found.Part].lo) {
+			found = &edits[i]
+		}
+	}
+	return found
 }
 
 // Set replaces the value at path in the message by text, which must be JSON. A missing member is
@@ -65,21 +114,6 @@ func (m Message) Set(text []byte, path ...string) (changed Message, ok bool) {
 	return changed, true
 }
 
-// A Member is a member of a JSON object: its key, and its value as JSON text.
-type Member struct {
-	Key  string
-	Text []byte
-}
-
-// EditObject returns object without the members for which drop returns true (nil = none), and with
-// the members in put prepended. Existing members with the keys of put are also removed. Other
-// members keep their bytes and order; white space between members is not preserved. A value that is
-// not an object is treated as {}.
-func EditObject(object []byte, drop func(key string) bool, put ...Member) []byte {
-	return appendEdited(make([]byte, 0, len(object)+extraCap(put)), object, drop, put,
-		func(string, span) {})
-}
-
 // EditResult applies EditObject to the result of a response in one pass, without parsing the new
 // message. It returns m itself if m has no result.
 func (m Message) EditResult(drop func(key string) bool, put ...Member) Message {
@@ -102,86 +136,4 @@ func (m Message) EditResult(drop func(key string) bool, put ...Member) Message {
 		to.multiline = to.multiline || hasLineBreak(p.Text)
 	}
 	return to
-}
-
-// extraCap returns the capacity that an object needs for additional members.
-func extraCap(put []Member) int {
-	size := len("{}")
-	for _, m := range put {
-		size += len(m.Key) + len(m.Text) + 8
-	}
-	return size
-}
-
-// appendEdited appends the result of EditObject to b. It calls record with the key of each member
-// and the span of its value.
-func appendEdited(b, object []byte, drop func(key string) bool, put []Member,
-	record func(key string, value span)) []byte {
-	b = append(b, '{')
-	empty := len(b)
-	for _, m := range put {
-		b = append(append(appendComma(b, empty), Quote(m.Key)...), ':')
-		b = append(b, m.Text...)
-		record(m.Key, span{int32(len(b) - len(m.Text)), int32(len(b))})
-	}
-	s := scan(object)
-	i, ok := s.enterObject(0)
-	for ok {
-		key, lo, value := string(s.key()), int(s.keyAt.lo), i
-		i = s.value(i)
-		if s.err == nil && (drop == nil || !drop(key)) && !hasKey(put, key) {
-			b = append(appendComma(b, empty), object[lo:i]...)
-			record(key, span{int32(len(b) - (i - value)), int32(len(b))})
-		}
-		i, ok = s.nextMember(i)
-	}
-	return append(b, '}')
-}
-
-// WithoutNulls removes the members with the value null from a JSON object and its nested objects,
-// except for objects in arrays. Other members keep their bytes and order; white space between
-// members is not preserved. It returns object itself if object does not contain the text "null".
-func WithoutNulls(object []byte) []byte {
-	if !bytes.Contains(object, []byte("null")) {
-		return object
-	}
-	return appendWithoutNulls(make([]byte, 0, len(object)), object)
-}
-
-func appendWithoutNulls(b, object []byte) []byte {
-	b = append(b, '{')
-	empty := len(b)
-	s := scan(object)
-	i, ok := s.enterObject(0)
-	for ok {
-		lo, value := int(s.keyAt.lo), i
-		i = s.value(i)
-		switch text := object[value:i]; {
-		case s.err != nil || IsNull(text):
-		case text[0] == '{':
-			b = append(appendComma(b, empty), object[lo:value]...)
-			b = appendWithoutNulls(b, text)
-		default:
-			b = append(appendComma(b, empty), object[lo:i]...)
-		}
-		i, ok = s.nextMember(i)
-	}
-	return append(b, '}')
-}
-
-// appendComma appends a comma, unless b ends at the offset first, where the first member begins.
-func appendComma(b []byte, first int) []byte {
-	if len(b) > first {
-		return append(b, ',')
-	}
-	return b
-}
-
-func hasKey(put []Member, key string) bool {
-	for _, m := range put {
-		if m.Key == key {
-			return true
-		}
-	}
-	return false
 }

@@ -1,104 +1,218 @@
 package wire
 
 import (
-	"encoding/json"
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
-func TestEditObject(t *testing.T) {
-	drop := func(key string) bool { return key == "x" || strings.HasPrefix(key, "é") }
-	put := func(pairs ...string) (all []Member) {
-		for i := 0; i < len(pairs); i += 2 {
-			all = append(all, Member{pairs[i], []byte(pairs[i+1])})
-		}
-		return all
-	}
-	for _, tt := range []struct {
-		object string
-		put    []Member
-		want   string
-	}{
-		{`{}`, nil, `{}`},
-		{``, nil, `{}`},
-		{`null`, put("a", "1"), `{"a":1}`},
-		{`[1]`, put("a", "1"), `{"a":1}`},
-		{`"{"`, nil, `{}`},
-		{` { "a" : 1.0 , "b":[ 1 ] } `, nil, `{"a" : 1.0,"b":[ 1 ]}`},
-		{`{"x":1}`, nil, `{}`},
-		{`{"x":1,"a":2,"x":{"x":3},"b":{"x":4}}`, nil, `{"a":2,"b":{"x":4}}`},
-		{`{"\u0078":1,"\u00e91":2,"X":"\u003c"}`, nil, `{"X":"\u003c"}`},
-		{`{"a":1,"b":2,"\u0061":3}`, put("a", `"\u00e9"`, `"`, "{}"),
-			`{"a":"\u00e9","\"":{},"b":2}`},
-		{`{"b":1}`, put("x", "7"), `{"x":7,"b":1}`}, // added members are not dropped
-		{`{"a":1,"b":`, put("c", "7"), `{"c":7,"a":1}`},
-		{`{"a":1]`, nil, `{"a":1}`},
-	} {
-		if got := EditObject([]byte(tt.object), drop, tt.put...); string(got) != tt.want {
-			t.Errorf("%s with %s: %s, want %s", tt.object, tt.put, got, tt.want)
-		}
-	}
-	if got := EditObject([]byte(`{"x":1}`), nil); string(got) != `{"x":1}` {
-		t.Errorf("without a drop: %s", got)
-	}
-}
-
-// FuzzEditObject compares EditObject with encoding/json: the result is JSON with the added members
-// and each remaining member in order, byte for byte.
-func FuzzEditObject(f *testing.F) {
-	seed(func(text string) { f.Add([]byte(text), "method", []byte(`[1]`), "id") })
-	f.Add([]byte(`{ "a":1.0, "\u0061":{"a":2}, "b":"\u003c", "":null }`), "a", []byte(`{"c":7}`),
-		"b")
-	f.Fuzz(func(t *testing.T, object []byte, key string, text []byte, dropped string) {
-		if !json.Valid(text) || !utf8.Valid(text) || !utf8.ValidString(key) || depth(text) > 900 {
-			return
-		}
-		got := EditObject(object, func(key string) bool { return key == dropped },
-			Member{key, text})
-		if !json.Valid(object) || !utf8.Valid(object) || depth(object) > maxDepth {
-			if utf8.Valid(object) && !json.Valid(got) {
-				t.Fatalf("of %q: %s", object, got)
-			}
-			return
-		}
-		want := []pair{{key, slices.Clip(text)}}
-		for _, p := range pairs(object) {
-			if p.key != key && p.key != dropped {
-				want = append(want, p)
-			}
-		}
-		all := pairs(got)
-		if len(all) != len(want) || !json.Valid(got) {
-			t.Fatalf("%s became %s", object, got)
-		}
-		for i := range want {
-			if all[i].key != want[i].key ||
-				strings.TrimSpace(string(all[i].value)) != strings.TrimSpace(
-					string(want[i].value)) {
-				t.Fatalf("%s became %s: member %d is %s, not %s", object, got, i, all[i].value,
-					want[i].value)
-			}
-		}
-		if m := NewResult("1", object); depth(text) < 900 && depth(object) < 900 {
-			checkEditResult(t, m, func(key string) bool { return key == dropped },
-				Member{key, text})
-		}
-	})
-}
-
-// checkEditResult compares EditResult, which does not parse its result, with Splice, which does.
-func checkEditResult(t testing.TB, m Message, drop func(string) bool, put ...Member) {
+func parseOrFail(t testing.TB, text string) Message {
 	t.Helper()
-	got := m.EditResult(drop, put...)
-	want := m.Splice(Edit{PartResult, EditObject(m.Part(PartResult), drop, put...)})
-	if string(got.Raw()) != string(want.Raw()) || want.multiline && !got.multiline {
-		t.Fatalf("%s\nbecomes %s\nand by Splice %s", m.Raw(), got.Raw(), want.Raw())
+	m, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatalf("Parse(%s): %v", text, err)
 	}
-	for p := range numParts { // white space around a value may have been added with the value
-		if strings.TrimSpace(string(got.Part(p))) != strings.TrimSpace(string(want.Part(p))) {
-			t.Fatalf("%s\npart %d is %s, not %s", got.Raw(), p, got.Part(p), want.Part(p))
+	return m
+}
+
+// same fails if a message differs from the result of Parse for its text.
+func same(t testing.TB, m Message) {
+	t.Helper()
+	again, err := Parse(m.Raw())
+	if err != nil {
+		t.Fatalf("%s cannot be parsed: %v", m.Raw(), err)
+	}
+	if got, want := describe(m), describe(again); got != want {
+		t.Errorf("the parts of %s\n got %s\nwant %s", m.Raw(), got, want)
+	}
+	if m.multiline != again.multiline {
+		t.Errorf("%q: multiline is %v", m.Raw(), m.multiline)
+	}
+}
+
+// members of a call, in any order
+var members = []string{
+	`"jsonrpc" :"2.0"`, `"id":7 `, `"method":"tools/call"`,
+	"\"params\":{ \"name\":\"gh__search\", \"x\":1e400,\n\"_meta\":{\"progressToken\":\"p\",\"y\":\"\\u003c\"},\"arguments\":{\"id\":7} }",
+}
+
+func permute(all []string, visit func([]string)) {
+	var from func(int)
+	from = func(n int) {
+		if n == len(all) {
+			visit(all)
+			return
+		}
+		for i := n; i < len(all); i++ {
+			all[n], all[i] = all[i], all[n]
+			from(n + 1)
+			all[n], all[i] = all[i], all[n]
+		}
+	}
+	from(0)
+}
+
+// TestSpliceEveryOrder replaces id, token and name of a call, for every order of the members and of
+// the edits: the text differs only in these parts, and the parts of the result equal the parts that
+// Parse finds.
+func TestSpliceEveryOrder(t *testing.T) {
+	old := map[string]string{"id": `7`, "token": `"p"`, "name": `"gh__search"`}
+	parts := map[string]Part{"id": PartID, "token": PartToken, "name": PartName}
+	for _, with := range []map[string]string{
+		{"id": `4211`, "token": `4211`, "name": `"search"`},
+		{"id": `""`, "token": `0`, "name": `"a name that is longer than the one before"`},
+	} {
+		permute(members, func(members []string) {
+			text := "{" + strings.Join(members, ",") + "}"
+			want := strings.NewReplacer(
+				`"id":`+old["id"]+` `, `"id":`+with["id"]+` `, `:`+old["token"], `:`+with["token"],
+				old["name"], with["name"]).Replace(text)
+			m := parseOrFail(t, text)
+			permute([]string{"id", "token", "name"}, func(order []string) {
+				var edits []Edit
+				for _, name := range order {
+					edits = append(edits, Edit{parts[name], []byte(with[name])})
+				}
+				got := m.Splice(edits...)
+				if string(got.Raw()) != want {
+					t.Errorf("Splice(%v) of %s\n got %s\nwant %s", order, text, got.Raw(), want)
+				}
+				same(t, got)
+				if edits[0].Part != parts[order[0]] {
+					t.Error("Splice changed its arguments")
+				}
+				if back := got.Splice(Edit{PartName, []byte(old["name"])},
+					Edit{PartID, []byte(old["id"])},
+					Edit{PartToken, []byte(old["token"])}); string(back.Raw()) != text {
+					t.Errorf("round trip\n got %s\nwant %s", back.Raw(), text)
+				}
+			})
+			if string(m.Raw()) != text {
+				t.Error("Splice changed its receiver")
+			}
+		})
+	}
+}
+
+func TestSplice(t *testing.T) {
+	call := `{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","_meta":{"progressToken":2}}}`
+	tests := []struct {
+		name, text string
+		edits      []Edit
+		want       string
+	}{
+		{"nothing", call, nil, call},
+		{"absent part", call, []Edit{{PartCursor, []byte(`"c"`)}, {PartID, []byte(`9`)}},
+			strings.Replace(call, `"id":1`, `"id":9`, 1)},
+		{"the id of a result", `{"jsonrpc":"2.0","id":4211,"result":{"isError":true,"id":4211}}`,
+			[]Edit{{PartID, []byte(`"x"`)}},
+			`{"jsonrpc":"2.0","id":"x","result":{"isError":true,"id":4211}}`},
+		{"the id after a result", `{"result":{"isError":true},"id":4211,"jsonrpc":"2.0"}`,
+			[]Edit{{PartID, []byte(`1`)}},
+			`{"result":{"isError":true},"id":1,"jsonrpc":"2.0"}`},
+		{"the id of a cancellation",
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"ä","reason":"é"}}`,
+			[]Edit{{PartRequestID, []byte(`4211`)}},
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4211,"reason":"é"}}`},
+		{"the token of progress",
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":4211}}`,
+			[]Edit{{PartToken, []byte(`"p"`)}},
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":"p"}}`},
+		{"all of params", call, []Edit{{PartParams, []byte(`{"cursor":"c","_meta":{}}`)}},
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":{"cursor":"c","_meta":{}}}`},
+		{"all of _meta", call, []Edit{{PartMeta, []byte(`{"a":1,"progressToken":3}`)},
+			{PartID, []byte(`22`)}},
+			`{"jsonrpc":"2.0","id":22,"method":"m","params":{"name":"a","_meta":{"a":1,"progressToken":3}}}`},
+		{"all of a result", `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`,
+			[]Edit{{PartResult, []byte(`{}`)}}, `{"jsonrpc":"2.0","id":1,"result":{}}`},
+		{"overlapping edits: the outer one applies", call,
+			[]Edit{{PartName, []byte(`"b"`)}, {PartParams, []byte(`{}`)}, {PartToken, []byte(`5`)}},
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":{}}`},
+		{"two edits of a part: the first applies", call,
+			[]Edit{{PartID, []byte(`8`)}, {PartID, []byte(`9`)}},
+			strings.Replace(call, `"id":1`, `"id":8`, 1)},
+		{"a text with line breaks", call, []Edit{{PartArguments, nil}, {PartName, []byte("[\n]")}},
+			strings.Replace(call, `"a"`, "[\n]", 1)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := parseOrFail(t, tt.text).Splice(tt.edits...)
+			if string(got.Raw()) != tt.want {
+				t.Errorf("\n got %s\nwant %s", got.Raw(), tt.want)
+			}
+			same(t, got)
+		})
+	}
+}
+
+func TestRawCannotBeAppendedTo(t *testing.T) {
+	m := parseOrFail(t, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Splice(Edit{PartCursor,
+		[]byte("room")})
+	a, b := append(m.Raw(), 'a'), append(m.Raw(), 'b')
+	if a[len(a)-1] != 'a' || b[len(b)-1] != 'b' {
+		t.Error("appending to Raw changes shared memory")
+	}
+}
+
+func TestNewMessages(t *testing.T) {
+	tests := []struct {
+		got  Message
+		want string
+	}{
+		{NewRequest("1", "m", nil), `{"jsonrpc":"2.0","id":1,"method":"m"}`},
+		{NewRequest(`"a"`, "quo\"te<", []byte(`{}`)),
+			`{"jsonrpc":"2.0","id":"a","method":"quo\"te<","params":{}}`},
+		{NewNotification("n/m", []byte(`{"name":1}`)),
+			`{"jsonrpc":"2.0","method":"n/m","params":{"name":1}}`},
+		{NewResult("null", []byte(`{"isError":true}`)),
+			`{"jsonrpc":"2.0","id":null,"result":{"isError":true}}`},
+		{NewErrorResponse("", Errorf(-1, "%d<", 5)),
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"5<"}}`},
+		{NewErrorResponse("0", &Error{Code: 2, Data: []byte(`{"a": 1}`)}),
+			`{"jsonrpc":"2.0","id":0,"error":{"code":2,"message":"","data":{"a":1}}}`},
+	}
+	for _, tt := range tests {
+		if string(tt.got.Raw()) != tt.want {
+			t.Errorf("got %s, want %s", tt.got.Raw(), tt.want)
+		}
+		same(t, tt.got)
+	}
+}
+
+// NewBatch accepts a message of maxDepth levels, although it is one level deeper in the batch.
+func TestNewBatchOfDeepMessages(t *testing.T) {
+	deep := parseOrFail(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s}`, nested(maxDepth-1)))
+	lines := parseOrFail(t, "{\"jsonrpc\":\"2.0\",\n\"method\":\"m\"}")
+	b := NewBatch([]Message{deep, lines})
+	if want := "[" + string(deep.Raw()) + "," + string(lines.Raw()) +
+		"]"; string(b.Raw()) != want || b.Kind() != Batch {
+		t.Errorf("got %s", b.Raw())
+	}
+	if strings.Contains(string(b.OneLine().Raw()), "\n") {
+		t.Error("OneLine left a line break")
+	}
+	same(t, NewBatch([]Message{lines, lines}))
+	same(t, NewBatch(nil))
+}
+
+func TestReadError(t *testing.T) {
+	tests := []struct {
+		text string
+		want Error
+	}{
+		{`{"code":-32042,"message":"no\n","data":{"x": 1e400}}`,
+			Error{Code: -32042, Message: "no\n", Data: []byte(`{"x": 1e400}`)}},
+		{`{"code":"E1","message":"m","Code":7,"data":null}`,
+			Error{Message: "m", Data: []byte(`null`)}},
+		{`{"code":1.5,"message":["m"]}`, Error{}},
+		{`{"code":99999999999999999999}`, Error{}},
+		{`"boom"`, Error{}}, {`null`, Error{}}, {``, Error{}},
+	}
+	for _, tt := range tests {
+		e := ReadError([]byte(tt.text))
+		if e.Code != tt.want.Code || e.Message != tt.want.Message ||
+			string(e.Data) != string(tt.want.Data) {
+			t.Errorf("ReadError(%s): %+v", tt.text, *e)
 		}
 	}
 }
@@ -123,22 +237,6 @@ func TestEditResult(t *testing.T) {
 	m := parseOrFail(t, `{"jsonrpc":"2.0","id":7,"error":{"code":1}}`)
 	if got := m.EditResult(nil, Member{"a", []byte("1")}); string(got.Raw()) != string(m.Raw()) {
 		t.Errorf("error response: %s", got.Raw())
-	}
-}
-
-func TestWithoutNulls_F_DOOR_9(t *testing.T) {
-	for object, want := range map[string]string{
-		`{}`:                               `{}`,
-		`{"a":{"b":1.0}}`:                  `{"a":{"b":1.0}}`,
-		`{"a":null}`:                       `{}`,
-		`{"a": null , "b" : 1.0,"c":null}`: `{"b" : 1.0}`,
-		`{"a":{"b":null,"c":{"d":null}}}`:  `{"a":{"c":{}}}`,
-		`{"a":"null","null":[null]}`:       `{"a":"null","null":[null]}`,
-		`{"a":null,"a":{},"\u0061":null}`:  `{"a":{}}`,
-	} {
-		if got := WithoutNulls([]byte(object)); string(got) != want {
-			t.Errorf("%s: %s, want %s", object, got, want)
-		}
 	}
 }
 

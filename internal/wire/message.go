@@ -101,6 +101,28 @@ func (m Message) Name() string { return Unquote(m.Part(PartName)) }
 // IsToolError reports whether the message is a result with "isError": true.
 func (m Message) IsToolError() bool { return string(m.Part(partIsError)) == "true" }
 
+// methods contains the most frequent methods, so that [Message.Method] does not allocate for them.
+var methods = func() map[string]string {
+	known := make(map[string]string)
+	for _, method := range []string{
+		"ping", "tools/call", "tools/list", "resources/read", "prompts/get", "completion/complete",
+		"notifications/progress", "notifications/cancelled", "notifications/message",
+		"notifications/initialized",
+	} {
+		known[`"`+method+`"`] = method
+	}
+	return known
+}()
+
+// Method returns the message's method, "" if it has none.
+func (m Message) Method() string {
+	text := m.Part(PartMethod)
+	if known, ok := methods[string(text)]; ok {
+		return known
+	}
+	return Unquote(text)
+}
+
 // OneLine returns the message without line breaks, for transports in which a line break ends a
 // message. If there is no line break, it returns m. Otherwise it copies the text. Line breaks occur
 // only between tokens, so replacing each by a space does not change the offsets of parts. The copy
