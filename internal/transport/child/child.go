@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpgateway/internal/procgroup"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -46,26 +45,20 @@ type Command struct {
 // [procgroup.BecomeSubreaper]), orphans that have left the group are also terminated: with SIGTERM,
 // and with SIGKILL after Grace.
 type Process struct {
-	cmd          *exec.Cmd
-	group        *procgroup.Group
-	grace        time.Duration
-	lines        *transport.LineReader
+	leader       *groupLeader
 	stdin        *os.File
 	stdout       *os.File
 	stderr       *os.File
+	lines        *transport.LineReader
 	queue        *transport.WriteQueue
 	stallTimeout time.Duration
 	tail         stderrTail
 
-	exited       chan struct{} // closed when the process has been reaped
-	leftOrphans  bool          // exit status 0, but orphans are left; set before exited
-	stderrDone   chan struct{} // closed when stderr has been read to the end
-	wg           sync.WaitGroup
-	closed       atomic.Bool
-	notReading   atomic.Bool // StallTimeout has passed
-	signalled    atomic.Bool // escalate has sent a signal
-	closeOnce    sync.Once
-	escalateOnce sync.Once
+	stderrDone chan struct{} // closed when stderr has been read to the end
+	wg         sync.WaitGroup
+	closed     atomic.Bool
+	notReading atomic.Bool // StallTimeout has passed
+	closeOnce  sync.Once
 }
 
 // Start starts the child in a process group of its own. From then on a goroutine reads stderr, so
@@ -75,24 +68,16 @@ func Start(c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{
-		grace:        c.Grace,
-		stallTimeout: c.StallTimeout,
-		exited:       make(chan struct{}),
-		stderrDone:   make(chan struct{}),
-	}
-	if p.grace == 0 {
-		p.grace = 750 * time.Millisecond
-	}
-	p.cmd = &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir}
-	if err := p.start(); err != nil {
+	p := &Process{stallTimeout: c.StallTimeout, stderrDone: make(chan struct{})}
+	cmd := &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir}
+	if err := p.start(cmd, c.Grace); err != nil {
 		return nil, explainStartError(path, err)
 	}
 	p.lines = transport.NewLineReader(transport.FastReader(p.stdout), transport.LineOptions{
 		Limit: c.Limit, Quota: c.Quota, RepairUTF8: true, OnRepair: c.OnRepair,
 	})
 	p.queue = transport.NewWriteQueue(p.stdin, transport.WriteQueueOptions{
-		Limit: c.Limit, OnFailure: p.escalate, StallTimeout: c.StallTimeout,
+		Limit: c.Limit, OnFailure: p.handleClosedStdin, StallTimeout: c.StallTimeout,
 		OnStall: func() {
 			p.notReading.Store(true)
 			_ = p.stdout.SetReadDeadline(time.Now()) // so that Read returns
@@ -102,12 +87,18 @@ func Start(c Command) (*Process, error) {
 		defer close(p.stderrDone)
 		copyLines(p.stderr, c.Mask, p.tail.add, c.OnStderr)
 	})
-	p.wg.Go(p.wait)
+	p.wg.Go(func() {
+		p.leader.reap(func() {
+			deadline := time.Now().Add(pipeDrainTimeout)
+			_ = p.stdout.SetReadDeadline(deadline)
+			_ = p.stderr.SetReadDeadline(deadline)
+		})
+	})
 	return p, nil
 }
 
 // start creates three pipes and starts the process with one end of each.
-func (p *Process) start() (err error) {
+func (p *Process) start(cmd *exec.Cmd, grace time.Duration) (err error) {
 	var ours, theirs [3]*os.File
 	closeAll := func(files [3]*os.File) {
 		for _, f := range files {
@@ -127,8 +118,8 @@ func (p *Process) start() (err error) {
 			ours[i], theirs[i] = w, r
 		}
 	}
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
-	p.group, err = procgroup.Start(p.cmd)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	p.leader, err = startLeader(cmd, grace)
 	closeAll(theirs)
 	if err != nil {
 		closeAll(ours)
@@ -140,23 +131,12 @@ func (p *Process) start() (err error) {
 
 // pipeDrainTimeout is the time for which the pipes are read after the end of the process. The pipes
 // already contain all its output, but an orphan may hold them open. The same time is the pause
-// before each signal of escalate, and the time that a process has to end after the end of its
+// before each signal of endSoon, and the time that a process has to end after the end of its
 // stdout.
 const pipeDrainTimeout = 500 * time.Millisecond
 
-// wait reaps the process and ends its descendants.
-func (p *Process) wait() {
-	p.group.Wait(p.cmd)
-	p.leftOrphans = p.cmd.ProcessState.Success() && p.group.HasOrphans()
-	deadline := time.Now().Add(pipeDrainTimeout)
-	_ = p.stdout.SetReadDeadline(deadline)
-	_ = p.stderr.SetReadDeadline(deadline)
-	close(p.exited)
-	p.group.KillOrphans(p.grace)
-}
-
 // Pid returns the process id.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
+func (p *Process) Pid() int { return p.leader.cmd.Process.Pid }
 
 // Read returns the next message of the child, or the reason for the end of the connection.
 func (p *Process) Read() (wire.Message, wire.ID, error) {
@@ -180,30 +160,15 @@ func (p *Process) Read() (wire.Message, wire.ID, error) {
 // exitReason returns the error of Read for a child whose stdout has ended with err.
 func (p *Process) exitReason(err error) error {
 	select {
-	case <-p.exited:
-		<-p.stderrDone // happens soon, because wait has set a deadline
-		status := exitStatus(p.cmd.ProcessState)
-		if p.signalled.Load() {
-			status = "it closed its stdin but ran on, so that the gateway ended it (" + status + ")"
-		}
-		if p.leftOrphans {
-			status += "; it has left a process behind, but a server must not go into the background"
-		}
-		return p.tail.exitError(status)
+	case <-p.leader.exited:
+		<-p.stderrDone // happens soon, because of the deadline of stderr
+		return p.tail.exitError(p.leader.status())
 	case <-time.After(pipeDrainTimeout):
 	}
 	if err == io.EOF {
 		return p.tail.exitError("it closed its stdout but runs on")
 	}
 	return err
-}
-
-// exitStatus describes the end of a process, such as "exit 1" or "signal: killed".
-func exitStatus(s *os.ProcessState) string {
-	if s.Exited() {
-		return fmt.Sprintf("exit %d", s.ExitCode())
-	}
-	return s.String()
 }
 
 // Write sends m. It fails only if the queue is full or after Close. If the child has closed its
@@ -213,25 +178,15 @@ func (p *Process) Write(m wire.Message, _ wire.ID) error {
 	if err == nil || errors.Is(err, transport.ErrFull) || p.closed.Load() {
 		return err
 	}
-	p.escalate()
+	p.handleClosedStdin()
 	return nil
 }
 
-// escalate signals a child that has closed its stdin, unless the child soon ends by itself.
-func (p *Process) escalate() {
-	if p.closed.Load() {
-		return
+// handleClosedStdin ends a child that has closed its stdin.
+func (p *Process) handleClosedStdin() {
+	if !p.closed.Load() {
+		p.leader.endSoon()
 	}
-	p.escalateOnce.Do(func() {
-		for i, step := range []func(){p.group.Terminate, p.group.Kill} {
-			time.AfterFunc(time.Duration(i+1)*pipeDrainTimeout, func() {
-				if !p.waitExit(0) {
-					p.signalled.Store(true)
-					step()
-				}
-			})
-		}
-	})
 }
 
 // Close ends the child as MCP's stdio transport requires ("closing the input stream to the child
@@ -242,30 +197,10 @@ func (p *Process) Close() error {
 		p.closed.Store(true)
 		p.stdin.Close()
 		p.queue.Close()
-		for _, step := range []func(){p.group.Terminate, p.group.Kill} {
-			if !p.waitExit(p.grace) {
-				step()
-			}
-		}
-		<-p.exited
+		p.leader.end()
 		p.stdout.Close()
 		p.wg.Wait()
 		p.stderr.Close()
 	})
 	return nil
-}
-
-// waitExit waits up to grace for the process to end and reports whether it has.
-func (p *Process) waitExit(grace time.Duration) bool {
-	select {
-	case <-p.exited:
-		return true
-	default:
-	}
-	select {
-	case <-p.exited:
-		return true
-	case <-time.After(grace):
-		return false
-	}
 }

@@ -145,7 +145,7 @@ func TestExitErrorNamesTheSignal(t *testing.T) {
 // The output of a child is read before its end is reported.
 func TestLastMessagesOfAnEndedChildAreRead(t *testing.T) {
 	p := spawn(t, shell(say+"say 1; say 2; exit 3"))
-	proctest.Eventually(t, "exit", func() bool { return p.waitExit(0) })
+	proctest.Eventually(t, "exit", func() bool { return p.leader.waitExit(0) })
 	if readNumber(t, p) != 1 || readNumber(t, p) != 2 {
 		t.Error("messages are out of order")
 	}
@@ -158,7 +158,7 @@ func TestLastMessagesOfAnEndedChildAreRead(t *testing.T) {
 // pipe.
 func TestWritingToAnEndedChild(t *testing.T) {
 	p := spawn(t, shell("exit 3"))
-	proctest.Eventually(t, "exit", func() bool { return p.waitExit(0) })
+	proctest.Eventually(t, "exit", func() bool { return p.leader.waitExit(0) })
 	if err := p.Write(notification(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}

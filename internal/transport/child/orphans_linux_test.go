@@ -86,7 +86,7 @@ func TestOrphansOfAnotherChildAreNotKilled(t *testing.T) {
 	if proctest.Running(ofA) {
 		t.Error("the orphan of the ended child runs")
 	}
-	if !proctest.Running(ofB) || !proctest.Running(stillB) || b.waitExit(0) {
+	if !proctest.Running(ofB) || !proctest.Running(stillB) || b.leader.waitExit(0) {
 		t.Error("the other child was killed")
 	}
 	b.Close()
