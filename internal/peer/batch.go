@@ -19,6 +19,12 @@ type batch struct {
 	pending   int            // unfinished elements
 }
 
+// A batchElement is the place of a request in a batch.
+type batchElement struct {
+	batch *batch
+	index int
+}
+
 // handleBatch processes or rejects a batch. With [Options.OnMalformed], each rejected element is
 // handled like malformed input outside of a batch.
 func (p *Peer) handleBatch(m wire.Message, origin Origin) {

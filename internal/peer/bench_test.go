@@ -75,6 +75,30 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
+// nullWriter is a transport.Writer that discards everything.
+type nullWriter struct{}
+
+func (nullWriter) Write(wire.Message, wire.ID) error { return nil }
+func (nullWriter) Close() error                      { return nil }
+
+// BenchmarkRequest measures a request and its response on the receiving side.
+func BenchmarkRequest(b *testing.B) {
+	result := []byte(`{"content":[]}`)
+	b.Run("of a peer", func(b *testing.B) {
+		p := NewPush(nullWriter{}, respondingHandler{result}, Options{})
+		b.ReportAllocs()
+		for b.Loop() {
+			p.Receive(toolsCall)
+		}
+	})
+	b.Run("without a peer", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			NewRequest(nullWriter{}, toolsCall).Reply(result)
+		}
+	})
+}
+
 // addInFlight puts n calls of one session in flight.
 func addInFlight(p *Peer, n int) {
 	for range n {

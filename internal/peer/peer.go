@@ -6,15 +6,16 @@
 // call completes exactly once, and each request is answered at most once.
 //
 // Run reads the messages of the remote side. A push peer ([NewPush]) has no Run: its user passes
-// each message to Receive, so that no goroutine has to wait for messages.
+// each message to Receive, so that no goroutine has to wait for messages. [NewRequest] returns a
+// [Request] without a Peer, for a transport on which each request has a connection of its own.
 //
 // The package does not decode the messages it forwards, and it does not block: only Run, Call,
 // RoundTrip, RoundTripAll, DrainRequests, DrainCalls and Close wait.
 //
-// Lock order: Peer.mu, then the lock of the table of calls, then Call.mu; batch.mu is never held
-// together with another. No lock is held during a Write or a call of the user's code, with two
-// exceptions: [Options].PassPing and the function match of [Peer.SoleSessionWhere] are called with
-// Peer.mu held.
+// Lock order: Peer.mu, then the lock of the table of calls, then Call.mu; batch.mu and
+// singleRequest.mu are never held together with another. No lock is held during a Write or a call
+// of the user's code, with two exceptions: [Options].PassPing and the function match of
+// [Peer.SoleSessionWhere] are called with Peer.mu held.
 package peer
 
 import (
@@ -444,7 +445,7 @@ func (p *Peer) Close() error {
 		closeErr = p.opts.CloseError()
 	}
 	for _, r := range open {
-		r.closeWith(closeErr)
+		r.Close(closeErr)
 	}
 	return p.out.Close()
 }

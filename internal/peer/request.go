@@ -6,14 +6,13 @@ import (
 )
 
 // A Request is a request of the remote side. It is open until it is answered or cancelled, or until
-// Close.
+// Close of the Request or of its Peer.
 type Request struct {
 	wire.Message
-	peer     *Peer
+	owner    requestOwner
 	id       wire.ID
 	origin   Origin
-	batch    *batch // batch that contains the request; nil = none
-	index    int    // index of the request in the batch
+	element  *batchElement // place of the request in a batch; nil = not in a batch
 	onCancel CancelHandler
 }
 
@@ -21,9 +20,26 @@ type Request struct {
 // request. params are the params of the cancellation; nil = Close.
 type CancelHandler interface{ HandleCancel(params []byte) }
 
+// A requestOwner knows whether a request is open, and writes its response and its notifications. It
+// is a [*Peer] or a [*singleRequest].
+type requestOwner interface {
+	// claim ends the request and returns its CancelHandler and true, once. The caller must then
+	// write the response, if there is one, and call responseWritten in any case. Afterwards
+	// setCancelHandler fails, because a handler that it set would never be called.
+	claim(r *Request) (CancelHandler, bool)
+	// setCancelHandler sets the handler; it returns false if the request is no longer open.
+	setCancelHandler(r *Request, h CancelHandler) bool
+	isOpen(r *Request) bool
+	write(m wire.Message, relatedTo wire.ID)
+	responseWritten()
+}
+
 // handleRequest registers a request and passes it to the Handler.
 func (p *Peer) handleRequest(m wire.Message, origin Origin, b *batch, index int) {
-	r := &Request{Message: m, peer: p, id: m.ID(), origin: origin, batch: b, index: index}
+	r := &Request{Message: m, owner: p, id: m.ID(), origin: origin}
+	if b != nil {
+		r.element = &batchElement{b, index}
+	}
 	if err := p.register(r); err != nil {
 		if p.opts.OnRejected != nil {
 			p.opts.OnRejected(m, err)
@@ -70,28 +86,27 @@ func (r *Request) Origin() Origin { return r.origin }
 
 // OnCancel sets the handler of a cancellation, replacing an earlier handler. It returns false if
 // the request is no longer open; then the handler is not called.
-func (r *Request) OnCancel(h CancelHandler) bool {
-	r.peer.mu.Lock()
-	defer r.peer.mu.Unlock()
-	if r.peer.requests[r.id] != r {
+func (r *Request) OnCancel(h CancelHandler) bool { return r.owner.setCancelHandler(r, h) }
+
+func (p *Peer) setCancelHandler(r *Request, h CancelHandler) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.requests[r.id] != r {
 		return false
 	}
 	r.onCancel = h
 	return true
 }
 
-// claim removes the request from the table of inbound requests, Peer.requests (not from the table
-// of calls, which are outbound). It returns true once; the caller must then send the response.
-func (r *Request) claim() bool {
-	_, ok := r.claimWithHandler()
-	return ok
+func (p *Peer) isOpen(r *Request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.requests[r.id] == r
 }
 
-// claimWithHandler removes the request from Peer.requests and returns its CancelHandler and true,
-// once. The caller must then send the response, or call responseWritten if there is no response.
-// Afterwards OnCancel fails, because a handler that it set would never be called.
-func (r *Request) claimWithHandler() (CancelHandler, bool) {
-	p := r.peer
+// claim removes the request from the table of inbound requests, Peer.requests (not from the table
+// of calls, which are outbound).
+func (p *Peer) claim(r *Request) (CancelHandler, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.requests[r.id] != r {
@@ -122,6 +137,12 @@ func (p *Peer) responseWritten() {
 // owesResponseLocked reports whether the remote side is still to get a response.
 func (p *Peer) owesResponseLocked() bool { return len(p.requests)+p.unwritten > 0 }
 
+// claim ends the request. It returns true once; the caller must then send the response.
+func (r *Request) claim() bool {
+	_, ok := r.owner.claim(r)
+	return ok
+}
+
 // Reply responds with a result. Like Fail and Forward it returns false, and sends nothing, if the
 // request is no longer open.
 func (r *Request) Reply(result []byte) bool {
@@ -151,26 +172,23 @@ func (r *Request) Forward(m wire.Message) bool {
 // Notify sends a notification that belongs to the request, such as progress, if the request is
 // still open.
 func (r *Request) Notify(m wire.Message) {
-	r.peer.mu.Lock()
-	open := r.peer.requests[r.id] == r
-	r.peer.mu.Unlock()
-	if open {
-		r.peer.write(m, r.id)
+	if r.owner.isOpen(r) {
+		r.owner.write(m, r.id)
 	}
 }
 
 // respond writes the response to a claimed request. It returns true.
 func (r *Request) respond(m wire.Message) bool {
 	r.write(m)
-	r.peer.responseWritten()
+	r.owner.responseWritten()
 	return true
 }
 
 func (r *Request) write(m wire.Message) {
-	if r.batch != nil {
-		r.batch.respond(r.index, m)
+	if r.element != nil {
+		r.element.batch.respond(r.element.index, m)
 	} else {
-		r.peer.write(m, r.id)
+		r.owner.write(m, r.id)
 	}
 }
 
@@ -187,27 +205,27 @@ func (p *Peer) handleCancelled(m wire.Message) {
 }
 
 func (r *Request) cancel(params []byte) {
-	handler, ok := r.claimWithHandler()
+	handler, ok := r.owner.claim(r)
 	if !ok {
 		return
 	}
-	defer r.peer.responseWritten()
-	if r.batch != nil {
-		r.batch.done()
+	defer r.owner.responseWritten()
+	if r.element != nil {
+		r.element.batch.done()
 	}
 	if handler != nil {
 		handler.HandleCancel(params)
 	}
 }
 
-// closeWith ends a request because this side closes the connection. It sends err as the response,
-// because the remote side may still read. nil = no response.
-func (r *Request) closeWith(err *wire.Error) {
+// Close ends an open request because its connection is closed, and calls its CancelHandler. err is
+// sent as the response, because the remote side may still read; nil = no response.
+func (r *Request) Close(err *wire.Error) {
 	if err == nil {
 		r.cancel(nil)
 		return
 	}
-	handler, ok := r.claimWithHandler()
+	handler, ok := r.owner.claim(r)
 	if !ok {
 		return
 	}
