@@ -3,7 +3,21 @@ package httpserver
 import (
 	"crypto/sha256"
 	"slices"
+	"sync"
+	"sync/atomic"
+
+	"mcpgateway/internal/quota"
 )
+
+// An accessControl decides which HTTP requests are allowed, and which principal sends a request.
+type accessControl struct {
+	loopback bool   // Options.Loopback
+	via      string // Options.Via
+	policy   atomic.Pointer[accessPolicy]
+
+	updating      sync.Mutex  // held by update
+	lastPrincipal principalID // highest principalID used so far; guarded by updating
+}
 
 // accessPolicy contains the tokens, origins and hosts in force. It is immutable; see
 // [Server.UpdateAccess].
@@ -31,33 +45,37 @@ func (r *accessPolicy) includes(principal principalID) bool {
 // multiPrincipal reports whether there are several principals, whose shares are limited.
 func (r *accessPolicy) multiPrincipal() bool { return len(r.tokens) > 1 }
 
-// initialAccess returns the policy given by the Options. A single token has the principal 0.
-func (srv *Server) initialAccess() *accessPolicy {
-	r := &accessPolicy{origins: srv.opts.Origins, hosts: srv.opts.Hosts}
-	for _, token := range srv.opts.Tokens {
-		principal := srv.newPrincipal()
-		if len(srv.opts.Tokens) == 1 {
-			principal = 0
-		}
-		r.tokens = append(r.tokens, credential{sha256.Sum256([]byte(token)), principal})
+// share returns the part of limit that one principal may use. If there are several principals, it
+// is half of limit, so that one principal cannot use the whole limit.
+func (r *accessPolicy) share(limit int) int {
+	if r.multiPrincipal() {
+		return quota.Half(limit)
 	}
-	return r
+	return limit
 }
 
-// newPrincipal returns a principal that was never used before.
-func (srv *Server) newPrincipal() principalID {
-	srv.lastPrincipal++
-	return srv.lastPrincipal
+// newAccessControl returns an accessControl with the policy given by the Options. A single token
+// has the principal 0.
+func newAccessControl(o *Options) *accessControl {
+	a := &accessControl{loopback: o.Loopback, via: o.Via}
+	r := &accessPolicy{origins: o.Origins, hosts: o.Hosts}
+	for _, token := range o.Tokens {
+		a.lastPrincipal++
+		c := credential{sha256.Sum256([]byte(token)), a.lastPrincipal}
+		if len(o.Tokens) == 1 {
+			c.principal = 0
+		}
+		r.tokens = append(r.tokens, c)
+	}
+	a.policy.Store(r)
+	return a
 }
 
-// UpdateAccess replaces the tokens, origins and hosts. Sessions and requests of remaining tokens
-// continue. UpdateAccess closes the sessions and requests of removed tokens and, if the first token
-// is added, the sessions and requests without a token. A token that was the only token at the start
-// has the principal 0: if it is removed and no token remains, its sessions continue. UpdateAccess
-// does not wait for the end of what it closes.
-func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
-	srv.mu.Lock()
-	old := srv.access.Load()
+// update replaces the policy. Tokens that are also in the old policy keep their principals.
+func (a *accessControl) update(tokens, origins, hosts []string) {
+	a.updating.Lock()
+	defer a.updating.Unlock()
+	old := a.policy.Load()
 	next := &accessPolicy{origins: origins, hosts: hosts}
 	for _, token := range tokens {
 		c := credential{sum: sha256.Sum256([]byte(token))}
@@ -65,27 +83,10 @@ func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
 		if i >= 0 {
 			c.principal = old.tokens[i].principal
 		} else {
-			c.principal = srv.newPrincipal()
+			a.lastPrincipal++ // never used before
+			c.principal = a.lastPrincipal
 		}
 		next.tokens = append(next.tokens, c)
 	}
-	srv.access.Store(next) // register and startStateless check the policy under mu
-	var closing []interface{ Close() error }
-	for _, s := range srv.sessions {
-		if !next.includes(s.principal) {
-			closing = append(closing, s)
-		}
-	}
-	for e := range srv.statelessExchanges {
-		if !next.includes(e.principal) {
-			closing = append(closing, e)
-		}
-	}
-	srv.mu.Unlock()
-	for _, c := range closing {
-		_ = c.Close()
-	}
-	if len(closing) > 0 {
-		srv.log.Info("closed sessions and requests of removed tokens", "records", len(closing))
-	}
+	a.policy.Store(next)
 }

@@ -59,7 +59,7 @@ func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 		}
 		h.want(by("beta", echo(beta)), 200, resultJSON("1", "{}"))
 		synctest.Wait()
-		if n := len(h.server.statelessExchanges); n != 0 {
+		if n := len(h.server.stateless.exchanges); n != 0 {
 			t.Errorf("%d stateless exchanges are left", n)
 		}
 	})
@@ -103,15 +103,15 @@ func TestUpdateAccessFirstTokens(t *testing.T) {
 // exchange.
 func TestRemovedTokenOpensNothing(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
-	principal := h.server.access.Load().tokens[0].principal
+	principal := h.server.access.policy.Load().tokens[0].principal
 	h.server.UpdateAccess([]string{"beta"}, nil, nil)
-	if herr := h.server.openSession(h.server.newSession(principal)); herr == nil ||
+	if herr := h.server.sessions.open(newSession(h.server, principal)); herr == nil ||
 		herr.status != 401 {
-		t.Errorf("openSession: %+v", herr)
+		t.Errorf("open: %+v", herr)
 	}
-	if herr := h.server.startStateless(&statelessExchange{server: h.server,
+	if herr := h.server.stateless.start(&statelessExchange{server: h.server,
 		principal: principal}); herr == nil || herr.status != 401 {
-		t.Errorf("startStateless: %+v", herr)
+		t.Errorf("start: %+v", herr)
 	}
 }
 

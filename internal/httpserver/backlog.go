@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 )
 
@@ -11,6 +12,7 @@ import (
 // that callers need not hold a lock during add.
 type backlogQuota struct {
 	limit int64
+	log   *slog.Logger
 
 	mu       sync.Mutex
 	total    int64
@@ -20,9 +22,20 @@ type backlogQuota struct {
 // A backlog counts the unsent bytes of one client.
 type backlog struct {
 	disconnect func(size int64) // called at most once, without locks held
+	logID      string           // id of the client in logs
+
+	reported int // size that was passed to add; guarded by the owner of the backlog
 
 	size   int64 // guarded by backlogQuota.mu, like closed
 	closed bool  // set before disconnect is called; then nothing is counted
+}
+
+// change returns the difference between size and the size at the last call, which the caller must
+// pass to add. The owner of the backlog guards it.
+func (b *backlog) change(size int) int {
+	delta := size - b.reported
+	b.reported = size
+	return delta
 }
 
 // add adds delta to a backlog. If the limit is then exceeded, it searches all backlogs and
@@ -32,6 +45,9 @@ func (q *backlogQuota) add(b *backlog, delta int) {
 		return
 	}
 	for _, excess := range q.update(b, int64(delta)) {
+		q.log.Warn("closed the slowest client, unread data above limits.outbox",
+			"session", excess.logID, "max", q.limit,
+			"err", fmt.Sprintf("%d bytes are unread", excess.size))
 		excess.disconnect(excess.size)
 	}
 }
@@ -55,13 +71,6 @@ func (q *backlogQuota) update(b *backlog, delta int64) (excess []*backlog) {
 		excess = append(excess, q.dropLargestLocked())
 	}
 	return excess
-}
-
-// logDisconnect logs that a client was disconnected because of its backlog.
-func (srv *Server) logDisconnect(logID string, size int64) {
-	srv.log.Warn("closed the slowest client, unread data above limits.outbox",
-		"session", logID, "max", srv.opts.BacklogLimit,
-		"err", fmt.Sprintf("%d bytes are unread", size))
 }
 
 func (q *backlogQuota) dropLargestLocked() (largest *backlog) {

@@ -193,9 +193,10 @@ func TestClosedBeforeDelivery_NotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
-		s := h.server.findSession(key, 0, false)
+		s := h.server.sessions.find(key, 0, false)
 		r, w := h.newRequest(post(key, requestJSON("1", "echo", "{}"))), httptest.NewRecorder()
-		p, _ := h.server.readPost(w, r, true, h.server.quotaKeyFor(0, s))
+		x := &httpExchange{srv: h.server, w: w, r: r}
+		p, _ := x.readPost(s, true)
 		defer p.lease.release()
 		st, _, herr := s.registerPost(w, p)
 		if herr != nil {
@@ -213,9 +214,10 @@ func TestCancellationBeforeRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
-		s := h.server.findSession(key, 0, false)
+		s := h.server.sessions.find(key, 0, false)
 		r, w := h.newRequest(post(key, requestJSON("1", "echo", "{}"))), httptest.NewRecorder()
-		p, _ := h.server.readPost(w, r, true, h.server.quotaKeyFor(0, s))
+		x := &httpExchange{srv: h.server, w: w, r: r}
+		p, _ := x.readPost(s, true)
 		defer p.lease.release()
 		st, sw, herr := s.registerPost(w, p)
 		if herr != nil {
@@ -225,7 +227,7 @@ func TestCancellationBeforeRequest(t *testing.T) {
 		if err := s.deliver(t.Context(), p, st); err != nil {
 			t.Fatal(err)
 		}
-		if s.writeResponse(w, r, p, st, sw, sseDelay); w.Body.String() != resultJSON("1", "{}") {
+		if x.writeResponse(s, p, st, sw, sseDelay); w.Body.String() != resultJSON("1", "{}") {
 			t.Errorf("got %q", w.Body)
 		}
 	})

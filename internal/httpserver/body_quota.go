@@ -30,8 +30,8 @@ type quotaKey struct {
 	session   string
 }
 
-func (srv *Server) quotaKeyFor(principal principalID, s *httpSession) quotaKey {
-	if s != nil && !srv.access.Load().multiPrincipal() {
+func (r *accessPolicy) quotaKeyFor(principal principalID, s *httpSession) quotaKey {
+	if s != nil && !r.multiPrincipal() {
 		return quotaKey{session: s.key}
 	}
 	return quotaKey{principal: principal}

@@ -22,9 +22,9 @@ func largeRequest(id, method string, n int) string {
 // heldBytes returns the number of posted bytes in use.
 func (h *harness) heldBytes() int64 {
 	synctest.Wait()
-	h.server.bodyQuota.mu.Lock()
-	defer h.server.bodyQuota.mu.Unlock()
-	return h.server.bodyQuota.total
+	h.server.posts.quota.mu.Lock()
+	defer h.server.posts.quota.mu.Unlock()
+	return h.server.posts.quota.total
 }
 
 // Posted bytes count until their requests are answered, even if the client has disconnected or

@@ -186,8 +186,7 @@ func TestBusyClientsStayConnected_F_SEC_8(t *testing.T) {
 			o.MaxSessions = 2 * maxConnsPerSession
 			o.Tokens = []string{"secret"}
 		})
-		synctest.Wait()                  // Run has read MaxSessions
-		h.server.opts.MaxSessions = 1000 // so that the limit of requests is higher
+		h.server.stateless.limit.max = 1000 // more than connections
 		done := make(chan int, 1000)
 		for range 2 * maxConnsPerSession * maxConnsPerSession {
 			c := h.newCaller()

@@ -60,7 +60,7 @@ func serveEcho(ctx context.Context, _ SessionInfo, c transport.Conn) {
 func FuzzPost(f *testing.F) {
 	srv := New(Options{OpenSession: openEcho, ServeStateless: serveEcho, MessageLimit: 64 << 10,
 		MaxSessions: 1 << 30, IdleTimeout: time.Second, Loopback: true})
-	go srv.sweepIdle(f.Context())
+	go srv.sessions.sweep(f.Context())
 	open := func() string {
 		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(initializeRequest("2025-03-26")))
 		r.Header, r.Host = http.Header{"Content-Type": {"application/json"}}, "localhost"

@@ -9,40 +9,48 @@ import (
 // sessionFromHeader returns the session in the header of a request without a body. It returns an
 // error if the header is missing, the session is unknown, or the request has another generation or
 // an unknown revision.
-func (srv *Server) sessionFromHeader(
-	r *http.Request, principal principalID,
-) (*httpSession, *httpError) {
-	key := r.Header.Get(protocol.HeaderSessionID)
-	if key == "" {
+func (x *httpExchange) sessionFromHeader() (*httpSession, *httpError) {
+	if x.r.Header.Get(protocol.HeaderSessionID) == "" {
 		return nil, sessionRequired()
 	}
-	s := srv.findSession(key, principal, false)
+	s := x.findSession()
 	if s == nil {
 		return nil, sessionNotFound()
 	}
-	return s, checkRevision(r)
+	return s, checkRevision(x.r)
 }
 
 // serveGet serves a GET to /mcp. It sends the standalone stream, or the rest of a broken stream.
-func (srv *Server) serveGet(w http.ResponseWriter, r *http.Request, principal principalID) {
-	if !acceptsType(r, "text", "event-stream") {
-		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable,
+func (x *httpExchange) serveGet() {
+	if !acceptsType(x.r, "text", "event-stream") {
+		x.reject(newHTTPError(http.StatusNotAcceptable,
 			"Not acceptable: the client must accept text/event-stream"))
 		return
 	}
-	s, herr := srv.sessionFromHeader(r, principal)
+	s, herr := x.sessionFromHeader()
 	if herr != nil {
-		srv.reject(w, r, herr)
+		x.reject(herr)
 		return
 	}
-	sw := newStreamWriter(w)
-	st, prime, herr := s.attachStream(sw, r.Header.Get(protocol.HeaderLastEventID))
+	sw := newStreamWriter(x.w)
+	st, prime, herr := s.attachStream(sw, x.r.Header.Get(protocol.HeaderLastEventID))
 	if herr != nil {
-		srv.reject(w, r, herr)
+		x.reject(herr)
 		return
 	}
-	beginSSE(w)
-	s.streamEvents(r.Context(), st, sw, prime)
+	beginSSE(x.w)
+	s.streamEvents(x.r.Context(), st, sw, prime)
+}
+
+// serveDelete serves a DELETE to /mcp: the client ends its session.
+func (x *httpExchange) serveDelete() {
+	s, herr := x.sessionFromHeader()
+	if herr != nil {
+		x.reject(herr)
+		return
+	}
+	s.closeWith(nil)
+	x.w.WriteHeader(http.StatusNoContent)
 }
 
 // attachStream attaches sw to the stream that contains the event lastSeen, so that sending
@@ -115,15 +123,4 @@ func (s *httpSession) streamByNumberLocked(number int) *sseStream {
 		}
 	}
 	return nil
-}
-
-// serveDelete serves a DELETE to /mcp: the client ends its session.
-func (srv *Server) serveDelete(w http.ResponseWriter, r *http.Request, principal principalID) {
-	s, herr := srv.sessionFromHeader(r, principal)
-	if herr != nil {
-		srv.reject(w, r, herr)
-		return
-	}
-	s.closeWith(nil)
-	w.WriteHeader(http.StatusNoContent)
 }

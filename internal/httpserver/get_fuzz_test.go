@@ -62,7 +62,7 @@ func FuzzListen(f *testing.F) {
 			if sessionKey == "" {
 				t.Fatalf("no session: %d %s", initResponse.Code, initResponse.Body)
 			}
-			session := srv.sessions[sessionKey]
+			session := srv.sessions.sessions[sessionKey]
 			key, path := strings.ReplaceAll(key, "KEY", sessionKey), strings.ReplaceAll(path,
 				"KEY", sessionKey)
 			if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") ||
@@ -109,7 +109,7 @@ func FuzzListen(f *testing.F) {
 				t.Errorf("%s with key %q (%q): %d, session closed: %v", verb, key,
 					sessionKey, w.Code, closed)
 			}
-			srv.shutDownSessions()
+			srv.shutDown(func() {})
 		})
 	})
 }

@@ -28,32 +28,26 @@ func (p principalID) String() string {
 	return strconv.Itoa(int(p))
 }
 
-// admit checks Host, Origin and further headers of a request before the body is read. If it returns
-// false, the response has been sent.
-func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
-	if srv.opts.Loopback && !srv.isGatewayHost(r.Host) {
-		srv.reject(w, r, newHTTPError(http.StatusForbidden,
+// admit checks Host, Origin and further headers of a request before the body is read, and sets the
+// CORS headers of the response. Preflight requests contain no token.
+func (a *accessControl) admit(h http.Header, r *http.Request) *httpError {
+	if a.loopback && !a.isGatewayHost(r.Host) {
+		return newHTTPError(http.StatusForbidden,
 			"Forbidden: the Host header names another host; if a proxy in front of the gateway "+
-				"has that name, add it to hosts in the gateway's configuration"))
-		return false
+				"has that name, add it to hosts in the gateway's configuration")
 	}
 	if herr := checkSingleValues(r.Header); herr != nil {
-		srv.reject(w, r, herr)
-		return false
+		return herr
 	}
-	if !srv.admitOrigin(w, r) {
-		return false
+	if herr := a.admitOrigin(h, r); herr != nil {
+		return herr
 	}
-	if r.Method == http.MethodOptions { // a preflight request contains no token
-		w.WriteHeader(http.StatusNoContent)
-		return false
+	if a.via != "" && r.Method != http.MethodOptions &&
+		strings.Contains(strings.Join(r.Header["Via"], ","), a.via) {
+		return newHTTPError(http.StatusLoopDetected,
+			"Loop detected: this backend is the gateway itself; remove it from the configuration")
 	}
-	if srv.opts.Via != "" && strings.Contains(strings.Join(r.Header["Via"], ","), srv.opts.Via) {
-		srv.reject(w, r, newHTTPError(http.StatusLoopDetected,
-			"Loop detected: this backend is the gateway itself; remove it from the configuration"))
-		return false
-	}
-	return true
+	return nil
 }
 
 // singleValueHeaders must not have several different values (RFC 9110 §5.3), because a proxy in
@@ -74,23 +68,19 @@ func checkSingleValues(header http.Header) *httpError {
 	return nil
 }
 
-// authenticate returns the principal of a request. If it returns false, the response has been
-// sent.
-func (srv *Server) authenticate(
-	w http.ResponseWriter, r *http.Request,
-) (principal principalID, ok bool) {
-	principal, ok = srv.principalOf(r)
+// authenticate returns the principal of a request, and marks its connection as admitted.
+func (a *accessControl) authenticate(r *http.Request) (principalID, *httpError) {
+	principal, ok := a.principalOf(r)
 	switch {
 	case ok:
 		markAdmitted(r)
+		return principal, nil
 	case r.Header.Get("Authorization") == "":
-		srv.reject(w, r, newHTTPError(http.StatusUnauthorized,
+		return 0, newHTTPError(http.StatusUnauthorized,
 			"Unauthorized: send the header Authorization: Bearer TOKEN").
-			withHeader("WWW-Authenticate", "Bearer"))
-	default:
-		srv.reject(w, r, invalidToken().withHeader("WWW-Authenticate", "Bearer"))
+			withHeader("WWW-Authenticate", "Bearer")
 	}
-	return principal, ok
+	return 0, invalidToken().withHeader("WWW-Authenticate", "Bearer")
 }
 
 // invalidToken is the error for a request whose token is invalid or was removed after the check.
@@ -105,8 +95,8 @@ const logThrottle = 10 * time.Second
 
 // principalOf returns the principal of the token in a request. It compares the token with every
 // configured token, so that the elapsed time reveals nothing.
-func (srv *Server) principalOf(r *http.Request) (principalID, bool) {
-	tokens := srv.access.Load().tokens
+func (a *accessControl) principalOf(r *http.Request) (principalID, bool) {
+	tokens := a.policy.Load().tokens
 	if len(tokens) == 0 {
 		return 0, true
 	}
@@ -122,28 +112,24 @@ func (srv *Server) principalOf(r *http.Request) (principalID, bool) {
 	return principalID(found), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
 }
 
-// admitOrigin rejects requests of browser pages of other sites, and sets the CORS headers for
-// allowed pages. Clients that are not browsers send no Origin. If admitOrigin returns false, the
-// response has been sent.
-func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
-	h := w.Header()
+// admitOrigin rejects requests of browser pages of other sites, and sets the CORS headers h for
+// allowed pages. Clients that are not browsers send no Origin.
+func (a *accessControl) admitOrigin(h http.Header, r *http.Request) *httpError {
 	if r.Method == http.MethodOptions {
 		h.Set("Allow", "GET, POST, DELETE, OPTIONS")
 	}
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
 		if isCrossOrigin(r) {
-			srv.reject(w, r, newHTTPError(http.StatusForbidden,
-				"Forbidden: a page of another site sends this request"))
-			return false
+			return newHTTPError(http.StatusForbidden,
+				"Forbidden: a page of another site sends this request")
 		}
-		return true
+		return nil
 	}
 	h.Add("Vary", "Origin")
-	if len(origins) > 1 || !srv.acceptsOrigin(origins[0], r.Host) {
-		srv.reject(w, r, newHTTPError(http.StatusForbidden,
-			"Forbidden: pages of this Origin must not use the gateway, unless origins contains it"))
-		return false
+	if len(origins) > 1 || !a.acceptsOrigin(origins[0], r.Host) {
+		return newHTTPError(http.StatusForbidden,
+			"Forbidden: pages of this Origin must not use the gateway, unless origins contains it")
 	}
 	h.Set("Access-Control-Allow-Origin", origins[0])
 	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate")
@@ -154,7 +140,7 @@ func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 				"Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"+paramHeaders(r))
 		h.Set("Access-Control-Max-Age", "7200")
 	}
-	return true
+	return nil
 }
 
 // isCrossOrigin reports whether a browser sends the request for a page of another origin. If the
@@ -192,8 +178,8 @@ func paramHeaders(r *http.Request) string {
 // tokens and listens on loopback. Otherwise origin and host must be equal, and host must be an IP
 // address or a name of the gateway: after DNS rebinding, origin and host are also equal for any
 // other name.
-func (srv *Server) acceptsOrigin(origin, host string) bool {
-	if slices.ContainsFunc(srv.access.Load().origins, func(o string) bool {
+func (a *accessControl) acceptsOrigin(origin, host string) bool {
+	if slices.ContainsFunc(a.policy.Load().origins, func(o string) bool {
 		return strings.EqualFold(strings.TrimSuffix(o, "/"), origin)
 	}) {
 		return true
@@ -203,17 +189,17 @@ func (srv *Server) acceptsOrigin(origin, host string) bool {
 		u.Scheme+"://"+u.Host != strings.ToLower(origin) && u.Scheme+"://"+u.Host != origin {
 		return false
 	}
-	if srv.opts.Loopback && len(srv.access.Load().tokens) > 0 && isLoopback(hostname(u.Host)) {
+	if a.loopback && len(a.policy.Load().tokens) > 0 && isLoopback(hostname(u.Host)) {
 		return true // the page needs a token as well
 	}
 	return strings.EqualFold(u.Host, host) &&
-		(srv.isGatewayHost(host) || isIPAddress(hostname(host)))
+		(a.isGatewayHost(host) || isIPAddress(hostname(host)))
 }
 
 // isGatewayHost reports whether a Host header certainly contains a name of the gateway.
-func (srv *Server) isGatewayHost(host string) bool {
+func (a *accessControl) isGatewayHost(host string) bool {
 	name := hostname(host)
-	return isLoopback(name) || slices.ContainsFunc(srv.access.Load().hosts, func(ours string) bool {
+	return isLoopback(name) || slices.ContainsFunc(a.policy.Load().hosts, func(ours string) bool {
 		return strings.EqualFold(ours, host) || strings.EqualFold(ours, name)
 	})
 }
@@ -227,8 +213,8 @@ func hostname(host string) string {
 }
 
 func isLoopback(name string) bool {
-	a, err := netip.ParseAddr(name)
-	return strings.EqualFold(name, "localhost") || err == nil && a.Unmap().IsLoopback()
+	addr, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && addr.Unmap().IsLoopback()
 }
 
 func isIPAddress(name string) bool {

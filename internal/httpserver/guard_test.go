@@ -244,7 +244,7 @@ func TestNoSessionAfterFailedInitialize(t *testing.T) {
 			t.Errorf("%v", res.Header)
 		}
 		synctest.Wait()
-		if len(h.server.sessions) != 0 {
+		if len(h.server.sessions.sessions) != 0 {
 			t.Error("a session was opened")
 		}
 
@@ -264,13 +264,13 @@ func TestNoSessionAfterFailedInitialize(t *testing.T) {
 			close(done)
 		}()
 		synctest.Wait()
-		if len(silent.server.sessions) != 1 {
+		if len(silent.server.sessions.sessions) != 1 {
 			t.Error("no session was opened")
 		}
 		cancel()
 		<-done
 		synctest.Wait()
-		if len(silent.server.sessions) != 0 {
+		if len(silent.server.sessions.sessions) != 0 {
 			t.Error("a session was opened")
 		}
 	})

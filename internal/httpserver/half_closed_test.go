@@ -151,8 +151,7 @@ func TestHalfClosedConnectionGetsReadyResponse(t *testing.T) {
 			_ = peer.New(c, disconnectingServer{leaving}, peer.Options{}).Run(ctx)
 		},
 	})
-	defer srv.running.Wait()
-	defer srv.shutDownSessions()
+	defer srv.shutDown(func() {})
 	ask := func(tr testRequest) *httptest.ResponseRecorder {
 		ctx, cancel := context.WithCancel(t.Context())
 		mu.Lock()

@@ -1,90 +1,214 @@
 package httpserver
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
+
+// An httpExchange is one HTTP request and its response.
+type httpExchange struct {
+	srv       *Server
+	w         http.ResponseWriter
+	r         *http.Request
+	principal principalID // principal of an authenticated request
+}
 
 // ServeHTTP implements http.Handler.
 func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !srv.beginRequest() {
+	if !srv.active.begin() {
 		return // the Server has ended, and the connection is closed
 	}
-	defer srv.endRequest()
+	defer srv.active.end()
 	// The deadline applies even if the handler does not read the body, because net/http then reads
 	// the body before it sends the response. readBody resets the deadline after it has read the
 	// whole body.
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
+	x := &httpExchange{srv: srv, w: w, r: r}
 	path := "/" + strings.Trim(r.URL.Path, "/") // some clients add a slash at the front or the end
 	switch path {
 	case "/healthz":
-		srv.writeHealth(w, r, nil)
+		x.writeHealth(nil)
 		return
 	case "/readyz":
-		srv.serveReadiness(w, r)
+		x.serveReadiness()
 		return
 	}
-	if !srv.admit(w, r) {
+	if herr := srv.access.admit(w.Header(), r); herr != nil {
+		x.reject(herr)
+		return
+	}
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	if isOAuthPath(path) {
-		srv.rejectOAuth(w, r)
+		x.rejectOAuth()
 		return
 	}
-	principal, ok := srv.authenticate(w, r)
-	if !ok {
+	var herr *httpError
+	if x.principal, herr = srv.access.authenticate(r); herr != nil {
+		x.reject(herr)
 		return
 	}
 	switch path {
 	case "/mcp":
-		srv.serveMCP(w, r, principal)
+		x.serveMCP()
 	case "/sse":
-		srv.serveHTTPSSE(w, r, principal)
+		x.serveHTTPSSE()
 	case "/message", "/messages":
-		srv.postHTTPSSE(w, r, principal)
+		x.postHTTPSSE()
 	default:
-		srv.reject(w, r, newHTTPError(http.StatusNotFound, "Not found: the MCP endpoint is /mcp"))
+		x.reject(newHTTPError(http.StatusNotFound, "Not found: the MCP endpoint is /mcp"))
 	}
 }
 
-// beginRequest registers an HTTP request. It returns false after the end of Run.
-func (srv *Server) beginRequest() bool {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	if !srv.runEnded {
-		srv.activeRequests++
-	}
-	return !srv.runEnded
-}
-
-func (srv *Server) endRequest() {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	if srv.activeRequests--; srv.activeRequests == 0 {
-		srv.noRequests.Broadcast()
-	}
-}
-
-func (srv *Server) serveMCP(w http.ResponseWriter, r *http.Request, principal principalID) {
-	key := r.Header.Get(protocol.HeaderSessionID)
-	if r.Method != http.MethodPost &&
-		headersAreModern(r, srv.findSession(key, principal, false) != nil) {
-		srv.reject(w, r, methodNotAllowed(http.MethodPost))
+func (x *httpExchange) serveMCP() {
+	if x.r.Method != http.MethodPost && headersAreModern(x.r, x.findSession() != nil) {
+		x.reject(methodNotAllowed(http.MethodPost))
 		return
 	}
-	switch r.Method {
+	switch x.r.Method {
 	case http.MethodPost:
-		srv.servePost(w, r, principal)
+		x.servePost()
 	case http.MethodGet:
-		srv.serveGet(w, r, principal)
+		x.serveGet()
 	case http.MethodDelete:
-		srv.serveDelete(w, r, principal)
+		x.serveDelete()
 	default:
-		srv.reject(w, r, methodNotAllowed("GET, POST, DELETE, OPTIONS"))
+		x.reject(methodNotAllowed("GET, POST, DELETE, OPTIONS"))
 	}
+}
+
+// findSession returns the session in the header Mcp-Session-Id; nil = unknown.
+func (x *httpExchange) findSession() *httpSession {
+	return x.srv.sessions.find(x.r.Header.Get(protocol.HeaderSessionID), x.principal, false)
+}
+
+// reject logs herr and writes it as the response.
+func (x *httpExchange) reject(herr *httpError) {
+	x.srv.rejections.note(x.r, herr)
+	herr.write(x.w)
+}
+
+// rejectPosted reports and rejects a request whose message was read. logID is the log id of the
+// session; "" = no session.
+func (x *httpExchange) rejectPosted(p *postedMessage, logID string, herr *httpError) {
+	x.srv.rejections.report(p.m, logID, herr.err)
+	x.reject(herr.forRequest(p))
+}
+
+// rejectOAuth rejects the request of a client that looks for OAuth, and describes how to connect.
+// It uses the error format of OAuth (RFC 6749 §5.2), because clients show the description. The
+// request needs no token.
+func (x *httpExchange) rejectOAuth() {
+	text := noOAuthNoToken
+	if len(x.srv.access.policy.Load().tokens) > 0 {
+		text = noOAuthUseToken
+	}
+	x.srv.rejections.note(x.r, newHTTPError(http.StatusNotFound, "%s", text))
+	x.w.Header().Set("Cache-Control", "no-store")
+	writeJSON(x.w, http.StatusNotFound, wire.Encode(struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}{"invalid_request", text}))
+}
+
+// ServerHeader is the value of the header Server in responses of /healthz and /readyz. It shows a
+// gateway that the server is another gateway.
+const ServerHeader = "mcp-gateway"
+
+// serveReadiness responds to /readyz, with status 200 if the gateway can serve a new client. The
+// names of pending backends are reported only to authenticated clients.
+func (x *httpExchange) serveReadiness() {
+	withNames := x.r.URL.Query().Has("backends")
+	if withNames {
+		if len(x.srv.access.policy.Load().tokens) == 0 {
+			x.reject(newHTTPError(http.StatusForbidden,
+				"Forbidden: the names of backends require a token: set auth.tokens"))
+			return
+		}
+		if _, herr := x.srv.access.authenticate(x.r); herr != nil {
+			x.reject(herr)
+			return
+		}
+	}
+	var waiting []string
+	if x.srv.opts.PendingBackends != nil {
+		waiting = x.srv.opts.PendingBackends()
+	}
+	switch {
+	case x.srv.sessions.isClosing():
+		x.writeHealth(errors.New("the gateway is ending"))
+	case len(waiting) == 0:
+		x.writeHealth(nil)
+	case withNames:
+		x.writeHealth(fmt.Errorf("waiting for %s", strings.Join(waiting, ", ")))
+	case len(waiting) == 1:
+		x.writeHealth(errors.New("waiting for 1 backend"))
+	default:
+		x.writeHealth(fmt.Errorf("waiting for %d backends", len(waiting)))
+	}
+}
+
+// writeHealth responds to a probe. Probes need no token, so the response reveals little.
+func (x *httpExchange) writeHealth(missing error) {
+	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
+		x.reject(methodNotAllowed("GET, HEAD"))
+		return
+	}
+	x.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	x.w.Header().Set("Cache-Control", "no-store")
+	x.w.Header().Set("Server", ServerHeader)
+	text := "ok\n"
+	if missing != nil {
+		x.w.WriteHeader(http.StatusServiceUnavailable)
+		text = "not ready: " + missing.Error() + "\n"
+	}
+	_, _ = x.w.Write([]byte(text))
+}
+
+// activeRequests counts the HTTP requests being served; with HTTP/2 a request can outlive its
+// connection.
+type activeRequests struct {
+	mu      sync.Mutex
+	count   int
+	ended   bool      // no further request is served
+	changed sync.Cond // on mu: count is 0
+}
+
+// begin counts a request. It returns false after close.
+func (a *activeRequests) begin() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ended {
+		a.count++
+	}
+	return !a.ended
+}
+
+func (a *activeRequests) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.count--; a.count == 0 {
+		a.changed.Broadcast()
+	}
+}
+
+// close waits until no request is being served, and makes begin return false.
+func (a *activeRequests) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.count > 0 {
+		a.changed.Wait()
+	}
+	a.ended = true
 }

@@ -68,6 +68,14 @@ func (handler *testHandler) retained() int {
 	return s.retained
 }
 
+// retainedBytes returns the number of bytes that all sessions retain for resumption.
+func (h *harness) retainedBytes() int64 {
+	q := &h.server.retention
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.total
+}
+
 // newHarness starts a harness for the duration of the test; change may be nil.
 func newHarness(t *testing.T, change func(*Options)) *harness {
 	h := &harness{T: t, heldRequests: make(chan *peer.Request, 5000),
@@ -98,21 +106,20 @@ func newHarness(t *testing.T, change func(*Options)) *harness {
 	t.Cleanup(func() {
 		h.stop()
 		h.pool.CloseIdleConnections()
-		if n := h.server.retained.Load(); n != 0 {
-			t.Errorf("%d bytes are retained for closed sessions", n)
+		if n, list := h.retainedBytes(), h.server.retention.retainers.Len(); n != 0 || list > 0 {
+			t.Errorf("%d bytes are retained for closed sessions, %d retainers are left", n, list)
 		}
-		if len(h.server.sessions) > 0 || h.server.sessionCounter.Keys() > 0 ||
-			h.server.retainers.Len() > 0 {
-			t.Errorf("sessions are left: %d, %d principals, %d", len(h.server.sessions),
-				h.server.sessionCounter.Keys(), h.server.retainers.Len())
+		sessions := h.server.sessions
+		if n := &sessions.limit.counter; len(sessions.sessions) > 0 || n.Keys() > 0 {
+			t.Errorf("sessions are left: %d, %d principals", len(sessions.sessions), n.Keys())
 		}
-		if n := h.server.statelessCounter.Total(); n != 0 || h.server.statelessCounter.Keys() > 0 {
-			t.Errorf("%d exchanges are left, of %d principals", n, h.server.statelessCounter.Keys())
+		if n := &h.server.stateless.limit.counter; n.Total() != 0 || n.Keys() > 0 {
+			t.Errorf("%d exchanges are left, of %d principals", n.Total(), n.Keys())
 		}
 		if total, clients := h.backlog(); total != 0 || clients > 0 {
 			t.Errorf("%d bytes are unsent for %d disconnected clients", total, clients)
 		}
-		if b := &h.server.bodyQuota; b.total != 0 || len(b.byKey) > 0 {
+		if b := &h.server.posts.quota; b.total != 0 || len(b.byKey) > 0 {
 			t.Errorf("%d posted bytes of finished requests are in use, %v", b.total, b.byKey)
 		}
 	})

@@ -46,36 +46,6 @@ func (herr *httpError) forRequest(p *postedMessage) *httpError {
 	return herr
 }
 
-// reject logs herr and writes it as the response.
-func (srv *Server) reject(w http.ResponseWriter, r *http.Request, herr *httpError) {
-	srv.rejections.note(r, herr)
-	herr.write(w)
-}
-
-// rejectPosted reports and rejects a request whose message was read. logID is the log id of the
-// session; "" = no session.
-func (srv *Server) rejectPosted(
-	w http.ResponseWriter, r *http.Request, p *postedMessage, logID string, herr *httpError,
-) {
-	srv.reportRejected(p.m, logID, herr.err)
-	srv.reject(w, r, herr.forRequest(p))
-}
-
-// reportRejected calls [Options.OnRejected] for m or, if m is a batch, for each request in m.
-func (srv *Server) reportRejected(m wire.Message, logID string, err *wire.Error) {
-	if srv.opts.OnRejected == nil {
-		return
-	}
-	if m.Kind() != wire.Batch {
-		srv.opts.OnRejected(logID, m, err)
-	}
-	for _, text := range m.Elements() {
-		if request, _ := wire.Parse(text); request.Kind() == wire.Request {
-			srv.opts.OnRejected(logID, request, err)
-		}
-	}
-}
-
 func (herr *httpError) write(w http.ResponseWriter) {
 	for name, value := range herr.header {
 		w.Header().Set(name, value)

@@ -11,32 +11,32 @@ import (
 
 // serveHTTPSSE serves a GET to /sse (HTTP+SSE, 2024-11-05). The stream lasts as long as the
 // session. Its first event contains the endpoint for POSTs.
-func (srv *Server) serveHTTPSSE(w http.ResponseWriter, r *http.Request, principal principalID) {
+func (x *httpExchange) serveHTTPSSE() {
 	switch {
-	case r.Method != http.MethodGet:
+	case x.r.Method != http.MethodGet:
 		// A client that tries streamable HTTP first sends a POST, and after this error falls back
 		// to HTTP+SSE.
-		srv.reject(w, r, methodNotAllowed("GET, OPTIONS"))
+		x.reject(methodNotAllowed("GET, OPTIONS"))
 		return
-	case !acceptsType(r, "text", "event-stream"):
-		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable,
+	case !acceptsType(x.r, "text", "event-stream"):
+		x.reject(newHTTPError(http.StatusNotAcceptable,
 			"Not acceptable: the client must accept text/event-stream"))
 		return
 	}
-	s, sw := srv.newSession(principal), newStreamWriter(w)
+	s, sw := newSession(x.srv, x.principal), newStreamWriter(x.w)
 	s.httpSSE, s.standalone.writer, s.activeExchanges = true, sw, 1
-	if herr := srv.openSession(s); herr != nil {
-		srv.reject(w, r, herr)
+	if herr := x.srv.sessions.open(s); herr != nil {
+		x.reject(herr)
 		return
 	}
 	defer s.closeWith(nil)
-	beginSSE(w)
-	endpoint := relativePrefix(r.URL.Path) + "message?session=" + s.key
+	beginSSE(x.w)
+	endpoint := relativePrefix(x.r.URL.Path) + "message?session=" + s.key
 	if sw.writeAndFlush([]byte("event: endpoint\ndata: "+endpoint+"\n\n")) != nil {
 		s.endExchange(s.standalone, sw)
 		return
 	}
-	s.streamEvents(r.Context(), s.standalone, sw, "")
+	s.streamEvents(x.r.Context(), s.standalone, sw, "")
 }
 
 // relativePrefix returns the prefix of a relative reference from path, which may end in slashes, to
@@ -47,57 +47,57 @@ func relativePrefix(path string) string {
 }
 
 // postHTTPSSE serves a POST to /message or /messages. Responses are sent on the session's stream.
-func (srv *Server) postHTTPSSE(w http.ResponseWriter, r *http.Request, principal principalID) {
-	if r.Method != http.MethodPost {
-		srv.reject(w, r, methodNotAllowed("POST, OPTIONS"))
+func (x *httpExchange) postHTTPSSE() {
+	if x.r.Method != http.MethodPost {
+		x.reject(methodNotAllowed("POST, OPTIONS"))
 		return
 	}
-	if herr := checkContentType(r); herr != nil {
-		srv.reject(w, r, herr)
+	if herr := checkContentType(x.r); herr != nil {
+		x.reject(herr)
 		return
 	}
-	s := srv.findSession(r.URL.Query().Get("session"), principal, true)
-	p, herr := srv.readPost(w, r, s != nil, srv.quotaKeyFor(principal, s))
+	s := x.srv.sessions.find(x.r.URL.Query().Get("session"), x.principal, true)
+	p, herr := x.readPost(s, s != nil)
 	defer p.lease.release()
 	switch {
 	case s == nil:
 		if herr == nil {
 			herr = sessionNotFound()
 		}
-		srv.rejectPosted(w, r, p, "", herr)
+		x.rejectPosted(p, "", herr)
 		return
 	case herr != nil:
-		srv.rejectPosted(w, r, p, s.logID, herr)
+		x.rejectPosted(p, s.logID, herr)
 		return
 	case p.m.Kind() == wire.Request && protocol.IsModern(p.m):
-		s.rejectStateless(w, r, p)
+		x.rejectStateless(s, p)
 		return
 	}
-	if _, _, herr := s.registerPost(w, p); herr != nil {
-		srv.rejectPosted(w, r, p, s.logID, herr)
+	if _, _, herr := s.registerPost(x.w, p); herr != nil {
+		x.rejectPosted(p, s.logID, herr)
 		return
 	}
-	err := s.deliver(r.Context(), p, nil)
+	err := s.deliver(x.r.Context(), p, nil)
 	if err != nil {
 		s.cancelRequests(p.requestIDs)
 	}
 	s.endExchange(nil, nil)
 	switch {
 	case err == nil:
-		w.WriteHeader(http.StatusAccepted)
-	case !s.finishUndelivered(w, r, p, err):
+		x.w.WriteHeader(http.StatusAccepted)
+	case !x.finishUndelivered(s, p, err):
 		abort()
 	}
 }
 
 // rejectStateless responds to a modern request, which HTTP+SSE does not support. The error makes
 // the client start with initialize.
-func (s *httpSession) rejectStateless(w http.ResponseWriter, r *http.Request, p *postedMessage) {
+func (x *httpExchange) rejectStateless(s *httpSession, p *postedMessage) {
 	rpcErr := protocol.UnsupportedLegacyVersionError(protocol.RevisionOf(p.m))
 	if s.Write(wire.NewErrorResponse(p.m.ID(), rpcErr), "") != nil {
 		s.closeWith(errors.New("the client does not read"))
-		s.server.rejectPosted(w, r, p, s.logID, sessionNotFound())
+		x.rejectPosted(p, s.logID, sessionNotFound())
 		return
 	}
-	w.WriteHeader(http.StatusAccepted)
+	x.w.WriteHeader(http.StatusAccepted)
 }

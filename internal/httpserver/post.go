@@ -11,25 +11,24 @@ import (
 )
 
 // servePost serves a POST to /mcp. The generation is determined for each message.
-func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal principalID) {
-	accepted, herr := checkMediaTypes(r)
+func (x *httpExchange) servePost() {
+	accepted, herr := checkMediaTypes(x.r)
 	if herr != nil {
-		srv.reject(w, r, herr)
+		x.reject(herr)
 		return
 	}
-	key := r.Header.Get(protocol.HeaderSessionID)
-	s := srv.findSession(key, principal, false)
-	modern := headersAreModern(r, s != nil)
-	p, herr := srv.readPost(w, r, s != nil || modern, srv.quotaKeyFor(principal, s))
+	key, s := x.r.Header.Get(protocol.HeaderSessionID), x.findSession()
+	modern := headersAreModern(x.r, s != nil)
+	p, herr := x.readPost(s, s != nil || modern)
 	defer p.lease.release()
 	p.accept = accepted
 	switch {
 	case herr != nil:
 	case modern || protocol.IsModern(p.m):
-		srv.postStateless(w, r, p, principal)
+		x.srv.stateless.servePost(x, p)
 		return
 	case p.isInitialize && key == "":
-		srv.serveInitialize(w, r, p, principal)
+		x.serveInitialize(p)
 		return
 	case p.m.Method() == protocol.MethodServerDiscover && key == "":
 		// After this error, a modern client whose header was lost falls back to initialize.
@@ -40,8 +39,8 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 	case s == nil:
 		herr = sessionNotFound()
 	default:
-		if herr = checkRevision(r); herr == nil {
-			if !s.handlePost(w, r, p, sseDelay) {
+		if herr = checkRevision(x.r); herr == nil {
+			if !x.postToSession(s, p, sseDelay) {
 				abort()
 			}
 			return
@@ -51,21 +50,26 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 	if s != nil {
 		logID = s.logID
 	}
-	srv.rejectPosted(w, r, p, logID, herr)
+	x.rejectPosted(p, logID, herr)
+}
+
+// readPost reads the posted message; see [postReader.read]. s is the session of the message; nil =
+// none.
+func (x *httpExchange) readPost(s *httpSession, anyMessage bool) (*postedMessage, *httpError) {
+	key := x.srv.access.policy.Load().quotaKeyFor(x.principal, s)
+	return x.srv.posts.read(x.w, x.r, anyMessage, key)
 }
 
 // serveInitialize serves an initialize request that opens a session. The session is closed if the
 // response is an error or cannot be sent.
-func (srv *Server) serveInitialize(
-	w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID,
-) {
-	s := srv.newSession(principal)
-	if herr := srv.openSession(s); herr != nil {
-		srv.rejectPosted(w, r, p, "", herr)
+func (x *httpExchange) serveInitialize(p *postedMessage) {
+	s := newSession(x.srv, x.principal)
+	if herr := x.srv.sessions.open(s); herr != nil {
+		x.rejectPosted(p, "", herr)
 		return
 	}
-	w.Header().Set(protocol.HeaderSessionID, s.key)
-	sent := s.handlePost(w, r, p, keepAliveInterval)
+	x.w.Header().Set(protocol.HeaderSessionID, s.key)
+	sent := x.postToSession(s, p, keepAliveInterval)
 	if !sent || !s.hasRevision() {
 		s.closeWith(errInitializeNotSent)
 	}
@@ -90,31 +94,31 @@ func (s *httpSession) hasRevision() bool {
 // sseDelay is the time after which an event stream is opened for a pending response.
 const sseDelay = 200 * time.Millisecond
 
-// handlePost delivers a posted message and writes the response. timeout is the time after which an
-// event stream is opened. handlePost returns false if the client did not get the complete response;
-// then the caller must call abort.
-func (s *httpSession) handlePost(
-	w http.ResponseWriter, r *http.Request, p *postedMessage, timeout time.Duration,
+// postToSession delivers a posted message and writes the response. timeout is the time after which
+// an event stream is opened. postToSession returns false if the client did not get the complete
+// response; then the caller must call abort.
+func (x *httpExchange) postToSession(
+	s *httpSession, p *postedMessage, timeout time.Duration,
 ) bool {
-	st, sw, herr := s.registerPost(w, p)
+	st, sw, herr := s.registerPost(x.w, p)
 	if herr != nil {
 		if p.isInitialize {
-			w.Header().Del(protocol.HeaderSessionID)
+			x.w.Header().Del(protocol.HeaderSessionID)
 		}
-		s.server.rejectPosted(w, r, p, s.logID, herr)
+		x.rejectPosted(p, s.logID, herr)
 		return true
 	}
-	if err := s.deliver(r.Context(), p, st); err != nil {
+	if err := s.deliver(x.r.Context(), p, st); err != nil {
 		s.cancelRequests(p.requestIDs)
 		s.endExchange(st, sw)
-		return s.finishUndelivered(w, r, p, err)
+		return x.finishUndelivered(s, p, err)
 	}
 	if st == nil {
 		s.endExchange(nil, nil)
-		w.WriteHeader(http.StatusAccepted)
+		x.w.WriteHeader(http.StatusAccepted)
 		return true
 	}
-	return s.writeResponse(w, r, p, st, sw, timeout)
+	return x.writeResponse(s, p, st, sw, timeout)
 }
 
 // registerPost begins the HTTP exchange of a posted message and registers its requests. It returns
@@ -127,7 +131,7 @@ func (s *httpSession) registerPost(
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
 	if s.server.ctx.Err() != nil && len(p.requestIDs) > 0 {
-		return nil, nil, s.server.shuttingDown()
+		return nil, nil, shuttingDown()
 	}
 	if p.m.Kind() == wire.Batch && !s.featuresLocked().Batches {
 		return nil, nil, newHTTPError(http.StatusBadRequest, "Batch requests not supported")
@@ -185,19 +189,17 @@ func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
 // finishUndelivered responds to a message that could not be delivered because the session was
 // closed. If the client has disconnected, finishUndelivered only reports the rejection, and returns
 // false.
-func (s *httpSession) finishUndelivered(
-	w http.ResponseWriter, r *http.Request, p *postedMessage, err error,
-) bool {
+func (x *httpExchange) finishUndelivered(s *httpSession, p *postedMessage, err error) bool {
 	if err != transport.ErrClosed {
-		s.server.reportRejected(p.m, s.logID, errClientGone)
+		x.srv.rejections.report(p.m, s.logID, errClientGone)
 		return false
 	}
 	herr := sessionNotFound()
-	if s.server.ctx.Err() != nil {
-		herr = s.server.shuttingDown()
+	if x.srv.ctx.Err() != nil {
+		herr = shuttingDown()
 	}
-	w.Header().Del(protocol.HeaderSessionID)
-	s.server.rejectPosted(w, r, p, s.logID, herr)
+	x.w.Header().Del(protocol.HeaderSessionID)
+	x.rejectPosted(p, s.logID, herr)
 	return true
 }
 
@@ -207,13 +209,12 @@ var errClientGone = wire.Errorf(wire.CodeInternalError,
 
 // writeResponse waits for the response and writes it. It writes the HTTP header only when the
 // format is known: a single response is sent as JSON unless the client prefers events. timeout and
-// the result are those of handlePost.
-func (s *httpSession) writeResponse(
-	w http.ResponseWriter, r *http.Request, p *postedMessage,
-	st *sseStream, sw *streamWriter, timeout time.Duration,
+// the result are those of postToSession.
+func (x *httpExchange) writeResponse(
+	s *httpSession, p *postedMessage, st *sseStream, sw *streamWriter, timeout time.Duration,
 ) bool {
 	for wait := true; wait; wait = st.jsonOnly && !s.isDone(st) {
-		if !sw.waitForWake(r.Context(), timeout) && !s.isDone(st) {
+		if !sw.waitForWake(x.r.Context(), timeout) && !s.isDone(st) {
 			s.endExchange(st, sw)
 			return false
 		}
@@ -221,18 +222,18 @@ func (s *httpSession) writeResponse(
 	}
 	text, prime, form := s.chooseFormat(st, p.accept == acceptSSE)
 	if p.isInitialize && s.isDone(st) && !s.hasRevision() { // the response is an error
-		w.Header().Del(protocol.HeaderSessionID)
+		x.w.Header().Del(protocol.HeaderSessionID)
 	}
 	switch form {
 	case formAccepted:
-		w.WriteHeader(http.StatusAccepted)
+		x.w.WriteHeader(http.StatusAccepted)
 		s.endExchange(st, sw)
 	case formJSON:
-		writeJSON(w, http.StatusOK, text)
+		writeJSON(x.w, http.StatusOK, text)
 		s.endExchange(st, sw)
 	case formSSE:
-		beginSSE(w)
-		return s.streamEvents(r.Context(), st, sw, prime)
+		beginSSE(x.w)
+		return s.streamEvents(x.r.Context(), st, sw, prime)
 	}
 	return true
 }

@@ -31,17 +31,23 @@ func (p *postedMessage) errorID() wire.ID {
 	return ""
 }
 
-// readPost reads a posted message and counts its bytes for key. If anyMessage is false, because the
+// A postReader reads posted messages and limits their bytes.
+type postReader struct {
+	limit int // Options.MessageLimit
+	quota bodyQuota
+}
+
+// read reads a posted message and counts its bytes for key. If anyMessage is false, because the
 // request has neither a session nor a modern header, only an initialize request is expected, and
 // the limit is maxInitialize. The caller must release the lease of the result, even after an error.
-func (srv *Server) readPost(
+func (pr *postReader) read(
 	w http.ResponseWriter, r *http.Request, anyMessage bool, key quotaKey,
 ) (p *postedMessage, herr *httpError) {
-	limit := srv.opts.MessageLimit
+	limit := pr.limit
 	if !anyMessage {
 		limit = min(limit, maxInitialize)
 	}
-	p = &postedMessage{lease: srv.bodyQuota.newLease(key)}
+	p = &postedMessage{lease: pr.quota.newLease(key)}
 	defer func() {
 		if herr != nil {
 			p.lease.discard()

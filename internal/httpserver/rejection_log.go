@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"mcpgateway/internal/wire"
 )
 
 const (
@@ -26,11 +28,27 @@ const (
 // rejections within repeatPeriod are counted and logged as one record, so that a flood of requests
 // cannot fill the log.
 type rejectionLog struct {
-	log *slog.Logger
+	log        *slog.Logger
+	onRejected func(session string, m wire.Message, err *wire.Error) // Options.OnRejected
 
 	mu      sync.Mutex
 	counted map[string]*repeatCount
 	timer   *time.Timer // runs while the map counted is not empty
+}
+
+// report calls [Options.OnRejected] for m or, if m is a batch, for each request in m.
+func (l *rejectionLog) report(m wire.Message, logID string, err *wire.Error) {
+	if l.onRejected == nil {
+		return
+	}
+	if m.Kind() != wire.Batch {
+		l.onRejected(logID, m, err)
+	}
+	for _, text := range m.Elements() {
+		if request, _ := wire.Parse(text); request.Kind() == wire.Request {
+			l.onRejected(logID, request, err)
+		}
+	}
 }
 
 // repeatCount counts the rejections for one reason that were not logged individually.

@@ -154,11 +154,11 @@ func TestRetainLimitOfAllSessions(t *testing.T) {
 			for i := range 20 {
 				h.write(handler, largeNotification(i, 1000), "")
 			}
-			if n := h.server.retained.Load(); n > 64*10000 {
+			if n := h.retainedBytes(); n > 64*10000 {
 				t.Fatalf("%d bytes are retained", n)
 			}
 		}
-		if n := h.server.retained.Load(); n < 60*9000 {
+		if n := h.retainedBytes(); n < 60*9000 {
 			t.Errorf("only %d bytes are retained", n)
 		}
 		for i, key := range keys {
@@ -217,7 +217,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 func TestIdleSessionsEnd_ConcurrentRequest(t *testing.T) {
 	srv := New(Options{IdleTimeout: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
 	for range 20000 {
-		s := srv.newSession(0)
+		s := newSession(srv, 0)
 		var both sync.WaitGroup
 		both.Go(func() { s.closeIfIdle() })
 		s.mu.Lock()

@@ -33,7 +33,7 @@ func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 		ConnContext:       conns.connContext,
 		ConnState:         conns.onStateChange,
 	}
-	srv.running.Go(func() { srv.sweepIdle(srv.ctx) })
+	srv.sessions.running.Go(func() { srv.sessions.sweep(srv.ctx) })
 	failed := make(chan error, 1)
 	go func() {
 		if srv.opts.TLS != nil {
@@ -49,12 +49,12 @@ func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	case err = <-failed:
 		failed <- nil
 	}
-	srv.shutDown(server)
+	srv.shutDown(func() { server.SetKeepAlivesEnabled(false) })
 	conns.wait(closeDrainTimeout)
 	_ = server.Close()
 	<-failed
 	conns.wait(0)
-	srv.awaitRequests()
+	srv.active.close()
 	srv.rejections.flush()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
@@ -62,30 +62,13 @@ func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// shutDown prevents new sessions, disables keep-alives and shuts down the sessions.
-func (srv *Server) shutDown(server *http.Server) {
-	srv.mu.Lock()
-	srv.closing = true
-	srv.mu.Unlock()
-	server.SetKeepAlivesEnabled(false)
-	srv.shutDownSessions()
-}
-
-// shutDownSessions shuts down all sessions and waits for their handlers.
-func (srv *Server) shutDownSessions() {
+// shutDown refuses new sessions and requests, calls refused, and shuts down the open sessions and
+// requests. It waits for their handlers.
+func (srv *Server) shutDown(refused func()) {
+	srv.sessions.refuseNew()
+	srv.stateless.refuseNew()
+	refused()
 	srv.cancel()
-	for _, s := range srv.openSessions() {
-		srv.running.Go(func() { s.currentHandler().Shutdown() })
-	}
-	srv.running.Wait()
-}
-
-// awaitRequests waits until no request is being served, and prevents further requests.
-func (srv *Server) awaitRequests() {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	for srv.activeRequests > 0 {
-		srv.noRequests.Wait()
-	}
-	srv.runEnded = true
+	srv.sessions.shutDown()
+	srv.stateless.running.Wait()
 }

@@ -189,8 +189,9 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 			}
 			time.Sleep(31 * time.Minute)
 			synctest.Wait()
-			if n := runtime.NumGoroutine() - goroutines; n > 2 || len(h.server.sessions) != 0 {
-				t.Errorf("%d goroutines and %d sessions are left", n, len(h.server.sessions))
+			n, open := runtime.NumGoroutine()-goroutines, len(h.server.sessions.sessions)
+			if n > 2 || open != 0 {
+				t.Errorf("%d goroutines and %d sessions are left", n, open)
 			}
 			heap[round] = heapInUse()
 		}

@@ -4,11 +4,11 @@
 // [transport.Writer]. Each request of the modern generation becomes a [transport.Conn] of its own.
 // The generation is determined for each message, so both generations work side by side.
 //
-//	ServeHTTP ─ admit (guard.go: Host, Origin), authenticate
+//	ServeHTTP ─ accessControl.admit (Host, Origin), authenticate
 //	  ├ POST /mcp    post.go
 //	  │   ├ in a session    registerPost ─ deliver ─► SessionHandler.Receive
 //	  │   │                   └ writeResponse ◄─ sseStream ◄─ Writer.Write (route.go)
-//	  │   └ stateless.go    validateStateless ─ startStateless ─► Conn.Read
+//	  │   └ stateless.go    statelessTable.validate ─ start ─► Conn.Read
 //	  │                       └ statelessExchange.respond ◄─ Conn.Write
 //	  ├ GET /mcp     get.go ─ streamEvents (sse.go): the standalone stream, or a resumed one
 //	  ├ DELETE /mcp  get.go ─ closeWith
@@ -18,21 +18,17 @@
 // negotiated or named protocol revision, and cancellations. Each message is sent on at most one
 // stream.
 //
-// Lock order: httpSession.deliverMu, then Server.mu or httpSession.mu, which are never held
-// together. statelessExchange.mu has the same rank as httpSession.mu. streamWriter.mu,
-// connTracker.mu and the locks of the quotas come last.
+// Lock order: httpSession.deliverMu, then one of sessionTable.mu, statelessTable.mu, httpSession.mu
+// and statelessExchange.mu, which are never held together. streamWriter.mu, connTracker.mu and the
+// locks of the quotas come last. accessControl.updating and activeRequests.mu are never held
+// together with another lock.
 package httpserver
 
 import (
-	"container/list"
 	"context"
 	"crypto/tls"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"mcpgateway/internal/quota"
 
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -69,7 +65,7 @@ type Options struct {
 	IdleTimeout time.Duration // time after which a session without HTTP exchanges ends; 0 = 1 h
 	// RetainLimit is the maximum number of bytes that a session retains so that a broken stream can
 	// be resumed; 0 = 1 MiB. All sessions together retain at most 64 times RetainLimit. For the
-	// order of eviction see [httpSession.evictOneLocked] and [Server.evictRetained].
+	// order of eviction see [httpSession.evictOneLocked] and [retentionQuota].
 	RetainLimit int
 	// BacklogLimit is the maximum number of unsent bytes for all connected clients together. When
 	// it is exceeded, the client with the largest backlog is disconnected. BacklogLimit, or twice
@@ -127,43 +123,20 @@ type SessionInfo struct {
 type Server struct {
 	opts   Options
 	log    *slog.Logger
-	access atomic.Pointer[accessPolicy]
-	// ctx is the context of ServeStateless and of sweepIdle; done when the Server shuts down.
+	access *accessControl
+	// ctx is the context of ServeStateless and of the sweep of idle sessions; done when the Server
+	// shuts down.
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	retained     atomic.Int64 // bytes retained for resumption by all sessions
+	active    activeRequests
+	sessions  *sessionTable
+	stateless *statelessTable
+
+	posts        postReader
 	backlogQuota backlogQuota
-	bodyQuota    bodyQuota
-	// running counts the goroutines in ServeStateless, sweepIdle and Shutdown, and the sessions
-	// until Closed has returned. Sessions and requests increment it only under mu, while closing is
-	// false.
-	running sync.WaitGroup
-
-	mu       sync.Mutex
-	sessions map[string]*httpSession // by key
-	// retainers contains each *httpSession with retained events, in the order of the first
-	// retention.
-	retainers      list.List
-	statelessEnded sync.Cond // on mu: a stateless exchange has ended
-	// statelessExchanges contains all open exchanges, and some that have just ended.
-	statelessExchanges map[*statelessExchange]struct{}
-
-	// activeRequests counts the HTTP requests being served; with HTTP/2 a request can outlive its
-	// connection.
-	activeRequests int
-	runEnded       bool      // Run has returned or is about to return; no request is served
-	noRequests     sync.Cond // on mu: activeRequests is 0
-
-	lastPrincipal principalID // highest principalID used so far
-
-	// Counters per principal.
-	sessionCounter, statelessCounter quota.Counter[principalID]
-
-	closing         bool
-	lastOverloadLog time.Time // time of the last log record about an overload
-
-	rejections rejectionLog
+	retention    retentionQuota
+	rejections   rejectionLog
 }
 
 // New returns a Server. It starts no goroutines. The goroutines of sessions have ended when Run
@@ -187,16 +160,52 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	access := newAccessControl(&o)
 	srv := &Server{
-		opts: o, log: o.Log, sessions: make(map[string]*httpSession),
+		opts: o, log: o.Log, access: access,
+		posts: postReader{limit: o.MessageLimit, quota: bodyQuota{
+			limit: max(o.BacklogLimit, 2*int64(o.MessageLimit)), byKey: make(map[quotaKey]int64),
+		}},
+		backlogQuota: backlogQuota{limit: o.BacklogLimit, log: o.Log},
+		retention:    retentionQuota{limit: 64 * int64(o.RetainLimit)},
+		rejections:   rejectionLog{log: o.Log, onRejected: o.OnRejected},
+		sessions: &sessionTable{
+			openHandler: o.OpenSession, idleTimeout: o.IdleTimeout,
+			sessions: make(map[string]*httpSession),
+			limit: openLimit{
+				access: access, max: o.MaxSessions, log: o.Log, logMessage: "too many sessions",
+				message: "Too many sessions are open", retrySeconds: 30,
+			},
+		},
 	}
-	srv.rejections.log = o.Log
-	srv.statelessEnded.L, srv.noRequests.L = &srv.mu, &srv.mu
-	srv.backlogQuota.limit = o.BacklogLimit
-	srv.bodyQuota.limit = max(o.BacklogLimit, 2*int64(o.MessageLimit))
-	srv.bodyQuota.byKey = make(map[quotaKey]int64)
-	srv.statelessExchanges = make(map[*statelessExchange]struct{})
-	srv.access.Store(srv.initialAccess())
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
+	srv.stateless = newStatelessTable(srv)
+	srv.active.changed.L = &srv.active.mu
 	return srv
+}
+
+// UpdateAccess replaces the tokens, origins and hosts. Sessions and requests of remaining tokens
+// continue. UpdateAccess closes the sessions and requests of removed tokens and, if the first token
+// is added, the sessions and requests without a token. A token that was the only token at the start
+// has the principal 0: if it is removed and no token remains, its sessions continue. UpdateAccess
+// does not wait for the end of what it closes.
+func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
+	srv.access.update(tokens, origins, hosts)
+	// The tables check the policy under their locks: what they accept from now on is allowed.
+	policy, closed := srv.access.policy.Load(), 0
+	for _, s := range srv.sessions.all() {
+		if !policy.includes(s.principal) {
+			_ = s.Close()
+			closed++
+		}
+	}
+	for _, e := range srv.stateless.all() {
+		if !policy.includes(e.principal) {
+			_ = e.Close()
+			closed++
+		}
+	}
+	if closed > 0 {
+		srv.log.Info("closed sessions and requests of removed tokens", "records", closed)
+	}
 }

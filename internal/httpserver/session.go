@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +25,6 @@ type httpSession struct {
 	principal principalID
 	httpSSE   bool // transport HTTP+SSE: one stream, which lasts as long as the session
 
-	retainerElem *list.Element // guarded by server.mu
-
 	deliverMu sync.Mutex     // held while handler receives a message
 	handler   SessionHandler // guarded by deliverMu
 
@@ -50,17 +47,18 @@ type httpSession struct {
 	unsent          int          // bytes of unsent messages for connected clients
 	retained        int          // bytes retained for clients that may reconnect
 
-	accounted struct{ unsent, retained int } // amounts that the server has accounted for
-	backlog   backlog
+	backlog  backlog
+	retainer retainer
 }
 
-func (srv *Server) newSession(principal principalID) *httpSession {
+func newSession(srv *Server, principal principalID) *httpSession {
 	s := &httpSession{
 		server: srv, principal: principal,
 		standalone: newSSEStream(), lastActive: time.Now(),
 	}
-	s.backlog.disconnect = s.disconnect
 	s.key, s.logID = newSessionKey()
+	s.backlog.disconnect, s.backlog.logID = s.disconnect, s.logID
+	s.retainer.drop = s.dropRetained
 	return s
 }
 
@@ -80,7 +78,7 @@ func (s *httpSession) closeIfIdle() time.Duration {
 	}
 	s.enforceAndUnlock()
 	if left <= 0 {
-		s.server.unregister(s)
+		s.unregister()
 	}
 	return left
 }
@@ -103,7 +101,13 @@ func (s *httpSession) closeWith(reason error) {
 	s.mu.Lock()
 	s.closeLocked(reason)
 	s.enforceAndUnlock()
-	s.server.unregister(s)
+	s.unregister()
+}
+
+// unregister removes a closed session from the tables of the Server.
+func (s *httpSession) unregister() {
+	s.server.sessions.unregister(s)
+	s.server.retention.remove(&s.retainer)
 }
 
 // closeLocked closes the session. The caller unregisters it afterwards.
@@ -148,7 +152,6 @@ func (s *httpSession) failUnansweredLocked(st *sseStream) {
 // disconnect closes the session because its client does not read, and has the largest backlog (size
 // bytes) of all clients. Unsent messages are dropped at once.
 func (s *httpSession) disconnect(size int64) {
-	s.server.logDisconnect(s.logID, size)
 	s.mu.Lock()
 	for _, st := range slices.Concat(slices.Collect(maps.Values(s.openRequests)),
 		s.numberedStreams, s.closingStreams, []*sseStream{s.standalone}) {
@@ -158,7 +161,7 @@ func (s *httpSession) disconnect(size int64) {
 	}
 	s.closeLocked(fmt.Errorf("the client does not read: %d bytes are unread", size))
 	s.enforceAndUnlock()
-	s.server.unregister(s)
+	s.unregister()
 }
 
 // reason returns the reason for the end of the session; nil = closed by the client or the handler.
@@ -194,12 +197,9 @@ func (s *httpSession) enforceAndUnlock() {
 	if s.closed {
 		s.retained = 0
 	}
-	retained, unsent := s.retained-s.accounted.retained, s.unsent-s.accounted.unsent
-	s.accounted.retained, s.accounted.unsent = s.retained, s.unsent
+	retained, unsent := s.retainer.change(s.retained), s.backlog.change(s.unsent)
 	s.mu.Unlock()
-	if retained != 0 {
-		s.server.accountRetained(s, retained)
-	}
+	s.server.retention.add(&s.retainer, retained)
 	s.server.backlogQuota.add(&s.backlog, unsent)
 }
 

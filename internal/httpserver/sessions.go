@@ -1,81 +1,128 @@
 package httpserver
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
-	"mcpgateway/internal/quota"
+	"mcpgateway/internal/transport"
 )
 
-// openSession registers s and creates its handler.
-func (srv *Server) openSession(s *httpSession) *httpError {
+// A sessionTable contains the open sessions.
+type sessionTable struct {
+	openHandler func(SessionInfo, transport.Writer) SessionHandler // Options.OpenSession
+	idleTimeout time.Duration
+	// running counts the sessions until Closed has returned, the goroutines in Shutdown, and sweep.
+	// Sessions increment it only under mu, before the shutdown.
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	limit    openLimit
+	sessions map[string]*httpSession // by key
+}
+
+// open registers s and creates its handler.
+func (t *sessionTable) open(s *httpSession) *httpError {
 	s.deliverMu.Lock() // before the session can be found
 	defer s.deliverMu.Unlock()
-	if herr := srv.register(s); herr != nil {
+	if herr := t.register(s); herr != nil {
 		return herr
 	}
-	s.handler = srv.opts.OpenSession(SessionInfo{ID: s.logID, Principal: s.principal.String()}, s)
+	s.handler = t.openHandler(SessionInfo{ID: s.logID, Principal: s.principal.String()}, s)
 	return nil
 }
 
-// register adds s to the table of sessions and applies the limits; unregister removes it.
-func (srv *Server) register(s *httpSession) *httpError {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	switch {
-	case srv.closing:
-		return srv.shuttingDown()
-	case !srv.access.Load().includes(s.principal):
-		return invalidToken()
+// register adds s to the table and applies the limits; unregister removes it.
+func (t *sessionTable) register(s *httpSession) *httpError {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if herr := t.limit.acquire(s.principal); herr != nil {
+		return herr
 	}
-	switch srv.sessionCounter.Acquire(s.principal, srv.opts.MaxSessions, srv.perPrincipalLimit()) {
-	case quota.Total:
-		return srv.refuseOverloadedLocked("too many sessions", "Too many sessions are open",
-			"max", srv.opts.MaxSessions).retryAfter(30)
-	case quota.PerKey:
-		return srv.refuseOverloadedLocked("too many sessions",
-			"Too many sessions are open under this token",
-			"max", srv.perPrincipalLimit(), "principal", s.principal.String()).retryAfter(30)
-	}
-	srv.sessions[s.key] = s
-	srv.running.Add(1)
+	t.sessions[s.key] = s
+	t.running.Add(1)
 	return nil
 }
 
-func (srv *Server) shuttingDown() *httpError {
-	return newHTTPError(http.StatusServiceUnavailable, "The gateway is ending").retryAfter(2)
-}
-
-// findSession returns the session with this key; nil if the key is unknown, or belongs to a session
-// of another principal or transport.
-func (srv *Server) findSession(key string, principal principalID, httpSSE bool) *httpSession {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	if s := srv.sessions[key]; s != nil && s.principal == principal && s.httpSSE == httpSSE {
+// find returns the session with this key; nil if the key is unknown, or belongs to a session of
+// another principal or transport.
+func (t *sessionTable) find(key string, principal principalID, httpSSE bool) *httpSession {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.sessions[key]; s != nil && s.principal == principal && s.httpSSE == httpSSE {
 		return s
 	}
 	return nil
 }
 
 // unregister removes a closed session and calls Closed of its handler on a new goroutine.
-func (srv *Server) unregister(s *httpSession) {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	if srv.sessions[s.key] == s {
-		delete(srv.sessions, s.key)
-		srv.sessionCounter.Release(s.principal)
-		go func() {
-			defer srv.running.Done()
-			s.currentHandler().Closed(s.reason())
-		}()
+func (t *sessionTable) unregister(s *httpSession) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sessions[s.key] != s {
+		return
 	}
-	if s.retainerElem != nil {
-		srv.retainers.Remove(s.retainerElem)
-		s.retainerElem = nil
+	delete(t.sessions, s.key)
+	t.limit.counter.Release(s.principal)
+	go func() {
+		defer t.running.Done()
+		s.currentHandler().Closed(s.reason())
+	}()
+}
+
+// all returns a snapshot of the open sessions.
+func (t *sessionTable) all() []*httpSession {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.sessions))
+}
+
+// refuseNew makes open fail from now on.
+func (t *sessionTable) refuseNew() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.limit.closing = true
+}
+
+// isClosing reports whether refuseNew was called.
+func (t *sessionTable) isClosing() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.limit.closing
+}
+
+// shutDown shuts down the handlers of all sessions and waits for them. The caller has called
+// refuseNew and has ended sweep.
+func (t *sessionTable) shutDown() {
+	for _, s := range t.all() {
+		t.running.Go(func() { s.currentHandler().Shutdown() })
+	}
+	t.running.Wait()
+}
+
+// sweep closes idle sessions until ctx is done. It closes a session at most 1/1000 of the idle
+// timeout too late.
+func (t *sessionTable) sweep(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		next := t.idleTimeout // also early enough for sessions that are opened later
+		for _, s := range t.all() {
+			if left := s.closeIfIdle(); left > 0 {
+				next = min(next, left)
+			}
+		}
+		timer.Reset(max(next, t.idleTimeout/1000))
 	}
 }
 
@@ -86,18 +133,4 @@ func newSessionKey() (key, logID string) {
 	key = hex.EncodeToString(b[:16]) + "-" + hex.EncodeToString(b[16:])
 	logID, _, _ = strings.Cut(key, "-")
 	return key, logID
-}
-
-// newLogID returns a log id for a stateless exchange.
-func newLogID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-}
-
-// openSessions returns a snapshot of the open sessions.
-func (srv *Server) openSessions() []*httpSession {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	return slices.Collect(maps.Values(srv.sessions))
 }

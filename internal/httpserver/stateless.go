@@ -1,11 +1,16 @@
 package httpserver
 
 import (
+	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
@@ -27,16 +32,110 @@ func headersAreModern(r *http.Request, inSession bool) bool {
 	return t.Modern || !inSession && protocol.IsModernRevision(revision)
 }
 
-// postStateless serves a POST of the modern generation. The POST has no session, even if a header
+// A statelessTable contains the open requests of the modern generation.
+type statelessTable struct {
+	serve           func(context.Context, SessionInfo, transport.Conn)    // Options.ServeStateless
+	validateHeaders func(wire.Message, func(string) []string) *wire.Error // Options.ValidateHeaders
+	ctx             context.Context                                       // context of serve
+	// running counts the goroutines in serve. It is incremented only under mu, before the shutdown.
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	limit    openLimit
+	released sync.Cond // on mu: an exchange was released
+	// exchanges contains all open exchanges, and some that have just ended.
+	exchanges map[*statelessExchange]struct{}
+}
+
+func newStatelessTable(srv *Server) *statelessTable {
+	o := &srv.opts
+	t := &statelessTable{
+		serve: o.ServeStateless, validateHeaders: o.ValidateHeaders, ctx: srv.ctx,
+		exchanges: make(map[*statelessExchange]struct{}),
+		limit: openLimit{
+			access: srv.access, max: o.MaxSessions, log: o.Log,
+			logMessage: "too many requests without a session",
+			message:    "Too many requests are open", retrySeconds: 1,
+		},
+	}
+	t.released.L = &t.mu
+	return t
+}
+
+// start starts ServeStateless for e, unless a limit is reached, the Server shuts down, or the token
+// was removed.
+func (t *statelessTable) start(e *statelessExchange) *httpError {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.awaitSlotLocked(e.principal)
+	if herr := t.limit.acquire(e.principal); herr != nil {
+		return herr
+	}
+	t.exchanges[e] = struct{}{}
+	e.lease.retain()
+	t.running.Go(func() {
+		info := SessionInfo{ID: e.logID, Principal: e.principal.String(), Stateless: true}
+		t.serve(t.ctx, info, e)
+		_ = e.Close()
+		e.release()
+	})
+	return nil
+}
+
+// slotWait is the maximum time that a request waits for a free slot. A slot becomes free shortly
+// after the client has received its response; by then the client may already have sent its next
+// request.
+const slotWait = 20 * time.Millisecond
+
+func (t *statelessTable) awaitSlotLocked(principal principalID) {
+	full := func() bool { return !t.limit.closing && t.limit.isFull(principal) }
+	if !full() {
+		return
+	}
+	timedOut := false
+	timer := time.AfterFunc(slotWait, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		timedOut = true
+		t.released.Broadcast()
+	})
+	defer timer.Stop()
+	for full() && !timedOut {
+		t.released.Wait()
+	}
+}
+
+// remove removes an exchange and frees its slot.
+func (t *statelessTable) remove(e *statelessExchange) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.exchanges, e)
+	t.limit.counter.Release(e.principal)
+	t.released.Broadcast()
+}
+
+// all returns a snapshot of the exchanges.
+func (t *statelessTable) all() []*statelessExchange {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.exchanges))
+}
+
+// refuseNew makes start fail from now on.
+func (t *statelessTable) refuseNew() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.limit.closing = true
+}
+
+// servePost serves a POST of the modern generation. The POST has no session, even if a header
 // contains a session id. A notification is accepted and ignored: only a cancellation would be
 // useful, but in this generation clients cancel by disconnecting.
-func (srv *Server) postStateless(
-	w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID,
-) {
+func (t *statelessTable) servePost(x *httpExchange, p *postedMessage) {
 	var herr *httpError
 	switch p.m.Kind() {
 	case wire.Request:
-		herr = srv.validateStateless(r, p.m)
+		herr = t.validate(x.r, p.m)
 		if herr == nil && p.accept == acceptJSON &&
 			p.m.Method() == protocol.MethodSubscriptionsListen {
 			herr = newHTTPError(http.StatusNotAcceptable,
@@ -44,27 +143,27 @@ func (srv *Server) postStateless(
 					"the header Accept must name text/event-stream")
 		}
 	case wire.Notification:
-		w.WriteHeader(http.StatusAccepted)
+		x.w.WriteHeader(http.StatusAccepted)
 		return
 	default:
 		herr = newHTTPError(http.StatusBadRequest,
 			"Invalid request: the body must be one request or one notification")
 	}
 	if herr == nil {
-		e := srv.newStatelessExchange(w, r, p, principal)
-		if herr = srv.startStateless(e); herr == nil {
-			if !e.respond(r.Context(), p.accept) {
+		e := newStatelessExchange(x, p)
+		if herr = t.start(e); herr == nil {
+			if !e.respond(x.r.Context(), p.accept) {
 				abort()
 			}
 			return
 		}
 	}
-	srv.rejectPosted(w, r, p, "", herr)
+	x.rejectPosted(p, "", herr)
 }
 
-// validateStateless checks that the headers and _meta of a request are consistent. Clients may rely
+// validate checks that the headers and _meta of a request are consistent. Clients may rely
 // on the order of the checks. Options.ValidateHeaders comes last.
-func (srv *Server) validateStateless(r *http.Request, m wire.Message) *httpError {
+func (t *statelessTable) validate(r *http.Request, m wire.Message) *httpError {
 	revision := headerRevision(r)
 	client, rpcErr := protocol.ParseClientMeta(m)
 	switch modern := protocol.IsModernRevision(revision); {
@@ -78,10 +177,10 @@ func (srv *Server) validateStateless(r *http.Request, m wire.Message) *httpError
 	case rpcErr != nil:
 		return &httpError{status: http.StatusBadRequest, err: rpcErr}
 	}
-	if srv.opts.ValidateHeaders == nil {
+	if t.validateHeaders == nil {
 		return nil
 	}
-	if rpcErr := srv.opts.ValidateHeaders(m, r.Header.Values); rpcErr != nil {
+	if rpcErr := t.validateHeaders(m, r.Header.Values); rpcErr != nil {
 		return &httpError{status: statusForCode(rpcErr.Code), err: rpcErr}
 	}
 	return nil

@@ -2,13 +2,13 @@ package httpserver
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"mcpgateway/internal/quota"
 
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -40,25 +40,29 @@ type statelessExchange struct {
 	writer       *streamWriter // nil once the HTTP exchange has ended
 	events       [][]byte      // unwritten messages
 	unsent       int           // bytes of events, plus sending
-	accounted    int           // value of unsent that the server has accounted for
 	backlog      backlog
 	sending      int       // bytes of events being written
 	lastProgress time.Time // time of the client's last read, or of the start of the backlog
 }
 
-func (srv *Server) newStatelessExchange(
-	w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID,
-) *statelessExchange {
+func newStatelessExchange(x *httpExchange, p *postedMessage) *statelessExchange {
 	e := &statelessExchange{
-		server: srv, logID: newLogID(), principal: principal, request: p.m, lease: p.lease,
+		server: x.srv, logID: newLogID(), principal: x.principal, request: p.m, lease: p.lease,
 		isListen:     p.m.Method() == protocol.MethodSubscriptionsListen,
 		jsonOnly:     p.accept == acceptJSON,
-		disconnected: r.Context().Done(), closed: make(chan struct{}),
-		status: http.StatusOK, writer: newStreamWriter(w),
+		disconnected: x.r.Context().Done(), closed: make(chan struct{}),
+		status: http.StatusOK, writer: newStreamWriter(x.w),
 	}
-	e.backlog.disconnect = e.disconnect
+	e.backlog.disconnect, e.backlog.logID = e.disconnect, e.logID
 	e.refs.Store(2)
 	return e
+}
+
+// newLogID returns a log id for a stateless exchange.
+func newLogID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }
 
 // maxListenBacklog is the maximum backlog, in bytes, of a subscription whose client has read
@@ -70,97 +74,13 @@ const (
 	stallTimeout     = 5 * time.Second
 )
 
-// startStateless starts ServeStateless for e, unless a limit is reached, the Server shuts down, or
-// the token was removed.
-func (srv *Server) startStateless(e *statelessExchange) *httpError {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	srv.awaitSlotLocked(e.principal)
-	const overload = "too many requests without a session"
-	switch {
-	case srv.closing:
-		return srv.shuttingDown()
-	case !srv.access.Load().includes(e.principal):
-		return invalidToken()
-	}
-	limit := srv.perPrincipalLimit()
-	switch srv.statelessCounter.Acquire(e.principal, srv.opts.MaxSessions, limit) {
-	case quota.Total:
-		return srv.refuseOverloadedLocked(overload, "Too many requests are open",
-			"max", srv.opts.MaxSessions).retryAfter(1)
-	case quota.PerKey:
-		return srv.refuseOverloadedLocked(overload, "Too many requests are open under this token",
-			"max", srv.perPrincipalLimit(), "principal", e.principal.String()).retryAfter(1)
-	}
-	srv.statelessExchanges[e] = struct{}{}
-	e.lease.retain()
-	srv.running.Go(func() {
-		info := SessionInfo{ID: e.logID, Principal: e.principal.String(), Stateless: true}
-		srv.opts.ServeStateless(srv.ctx, info, e)
-		_ = e.Close()
-		e.release()
-	})
-	return nil
-}
-
-// slotWait is the maximum time that a request waits for a free slot. A slot becomes free shortly
-// after the client has received its response; by then the client may already have sent its next
-// request.
-const slotWait = 20 * time.Millisecond
-
-func (srv *Server) awaitSlotLocked(principal principalID) {
-	full := func() bool {
-		return !srv.closing && srv.statelessCounter.Check(principal, srv.opts.MaxSessions,
-			srv.perPrincipalLimit()) != quota.None
-	}
-	if !full() {
-		return
-	}
-	timedOut := false
-	timer := time.AfterFunc(slotWait, func() {
-		srv.mu.Lock()
-		defer srv.mu.Unlock()
-		timedOut = true
-		srv.statelessEnded.Broadcast()
-	})
-	defer timer.Stop()
-	for full() && !timedOut {
-		srv.statelessEnded.Wait()
-	}
-}
-
-// perPrincipalLimit is the maximum number of sessions, and of stateless exchanges, of one
-// principal. If there are several principals, it is half of MaxSessions, so that one principal
-// cannot use the whole limit.
-func (srv *Server) perPrincipalLimit() int {
-	if srv.access.Load().multiPrincipal() {
-		return quota.Half(srv.opts.MaxSessions)
-	}
-	return srv.opts.MaxSessions
-}
-
-// refuseOverloadedLocked returns the error for an overload and logs it, at most once per
-// logThrottle.
-func (srv *Server) refuseOverloadedLocked(logMessage, message string, attrs ...any) *httpError {
-	if now := time.Now(); now.Sub(srv.lastOverloadLog) > logThrottle {
-		srv.lastOverloadLog = now
-		srv.log.Warn(logMessage, attrs...)
-	}
-	return newHTTPError(http.StatusServiceUnavailable, "%s", message)
-}
-
 // release drops one reference. Dropping the last reference frees the slot.
 func (e *statelessExchange) release() {
 	if e.refs.Add(-1) > 0 {
 		return
 	}
 	e.lease.release()
-	srv := e.server
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	defer srv.statelessEnded.Broadcast()
-	delete(srv.statelessExchanges, e)
-	srv.statelessCounter.Release(e.principal)
+	e.server.stateless.remove(e)
 }
 
 // Read implements transport.Conn. It returns the request, unless the exchange has already ended,
@@ -174,7 +94,7 @@ func (e *statelessExchange) Read() (wire.Message, wire.ID, error) {
 		default:
 			return e.request, "", nil
 		}
-		e.server.reportRejected(e.request, e.logID, errClientGone)
+		e.server.rejections.report(e.request, e.logID, errClientGone)
 	}
 	select {
 	case <-e.closed:
@@ -233,10 +153,9 @@ func (e *statelessExchange) Close() error {
 	return nil
 }
 
-// disconnect ends the exchange because its client does not read, and has the largest backlog (size
-// bytes) of all clients. Unsent messages are dropped at once.
-func (e *statelessExchange) disconnect(size int64) {
-	e.server.logDisconnect(e.logID, size)
+// disconnect ends the exchange because its client does not read, and has the largest backlog of
+// all clients. Unsent messages are dropped at once.
+func (e *statelessExchange) disconnect(int64) {
 	e.mu.Lock()
 	defer e.accountAndUnlock()
 	if e.writer == nil {
@@ -252,8 +171,7 @@ func (e *statelessExchange) dropEventsLocked() { e.events, e.unsent, e.sending =
 
 // accountAndUnlock releases mu and updates the server's backlog.
 func (e *statelessExchange) accountAndUnlock() {
-	delta := e.unsent - e.accounted
-	e.accounted = e.unsent
+	delta := e.backlog.change(e.unsent)
 	e.mu.Unlock()
 	e.server.backlogQuota.add(&e.backlog, delta)
 }

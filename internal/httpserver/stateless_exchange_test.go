@@ -187,7 +187,7 @@ func TestDisconnectCancelsRequest(t *testing.T) {
 			if err := g.Write(logMessage(1), ""); !errors.Is(err, transport.ErrClosed) {
 				t.Errorf("%s: write: %v", name, err)
 			}
-			if n := h.server.statelessCounter.Total(); n != 0 {
+			if n := h.server.stateless.limit.counter.Total(); n != 0 {
 				t.Errorf("%s: %d stateless exchanges", name, n)
 			}
 		}
@@ -351,7 +351,7 @@ func TestStatelessBacklogLimit(t *testing.T) {
 			t.Error("the whole event arrived")
 		}
 		synctest.Wait()
-		if n := h.server.statelessCounter.Total(); n != 0 {
+		if n := h.server.stateless.limit.counter.Total(); n != 0 {
 			t.Errorf("%d stateless exchanges", n)
 		}
 	})
@@ -374,7 +374,7 @@ func TestSubscriptionBacklogLimit(t *testing.T) {
 		time.Sleep(closeDrainTimeout + time.Second)
 		s.disconnect()
 		synctest.Wait()
-		if n := h.server.statelessCounter.Total(); n != 0 {
+		if n := h.server.stateless.limit.counter.Total(); n != 0 {
 			t.Errorf("%d stateless exchanges", n)
 		}
 	})
@@ -424,7 +424,7 @@ func TestStatelessResponseDeadline(t *testing.T) {
 			}
 			c.Close()
 			synctest.Wait()
-			if n := h.server.statelessCounter.Total(); n != 0 {
+			if n := h.server.stateless.limit.counter.Total(); n != 0 {
 				t.Errorf("%d stateless exchanges", n)
 			}
 		}
@@ -535,9 +535,9 @@ func TestStatelessRequestsLeakNothing(t *testing.T) {
 			}
 			synctest.Wait()
 			if n := runtime.NumGoroutine() - goroutines; n > 2 ||
-				h.server.statelessCounter.Total() != 0 {
+				h.server.stateless.limit.counter.Total() != 0 {
 				t.Errorf("%d goroutines and %d stateless exchanges are left", n,
-					h.server.statelessCounter.Total())
+					h.server.stateless.limit.counter.Total())
 			}
 			heap[round] = heapInUse()
 		}
