@@ -105,7 +105,7 @@ func TestRemovedTokenOpensNothing(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
 	principal := h.server.access.policy.Load().tokens[0].principal
 	h.server.UpdateAccess([]string{"beta"}, nil, nil)
-	if herr := h.server.sessions.open(newSession(h.server, principal)); herr == nil ||
+	if herr := h.server.sessions.open(newSession(h.server, principal, false)); herr == nil ||
 		herr.status != 401 {
 		t.Errorf("open: %+v", herr)
 	}

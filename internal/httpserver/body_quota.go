@@ -116,29 +116,41 @@ func (a leaseReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// releaseLease releases the lease for the body of the requests of st, at most once.
-func (st *sseStream) releaseLease() {
-	if st.lease != nil {
-		st.lease.release()
-		st.lease = nil
-	}
-}
+// A leaseTable contains the leases for the bodies of unanswered requests, by id. nil = empty.
+type leaseTable map[wire.ID]*bodyLease
 
-// retainLeaseLocked retains b until the request id is answered.
-func (s *httpSession) retainLeaseLocked(id wire.ID, b *bodyLease) {
-	if s.leases == nil {
-		s.leases = make(map[wire.ID]*bodyLease)
+// retain retains b until release is called for the request id.
+func (t *leaseTable) retain(id wire.ID, b *bodyLease) {
+	if *t == nil {
+		*t = make(leaseTable)
 	}
-	if s.leases[id] == nil { // otherwise the id is in use and the request will be rejected
+	if (*t)[id] == nil { // otherwise the id is in use and the request will be rejected
 		b.retain()
-		s.leases[id] = b
+		(*t)[id] = b
 	}
 }
 
-// releaseLeaseLocked releases the lease of an answered request.
-func (s *httpSession) releaseLeaseLocked(id wire.ID) {
-	if b := s.leases[id]; b != nil {
-		delete(s.leases, id)
+// release releases the lease of an answered request.
+func (t leaseTable) release(id wire.ID) {
+	if b := t[id]; b != nil {
+		delete(t, id)
 		b.release()
+	}
+}
+
+// noteResponse releases the leases of the requests to which m responds.
+func (t leaseTable) noteResponse(m wire.Message) {
+	if len(t) == 0 {
+		return
+	}
+	switch m.Kind() {
+	case wire.Response:
+		t.release(m.ID())
+	case wire.Batch:
+		for _, text := range m.Elements() {
+			if response, err := wire.Parse(text); err == nil {
+				t.release(response.ID())
+			}
+		}
 	}
 }

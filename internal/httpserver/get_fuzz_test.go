@@ -145,5 +145,5 @@ func receivedOn(t *testing.T, w *httptest.ResponseRecorder) []string {
 func (s *httpSession) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closed
+	return s.end != nil
 }

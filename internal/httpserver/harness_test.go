@@ -65,7 +65,7 @@ func (handler *testHandler) retained() int {
 	s := handler.Writer.(*httpSession)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.retained
+	return s.streams.retained
 }
 
 // retainedBytes returns the number of bytes that all sessions retain for resumption.

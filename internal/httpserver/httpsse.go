@@ -23,8 +23,9 @@ func (x *httpExchange) serveHTTPSSE() {
 			"Not acceptable: the client must accept text/event-stream"))
 		return
 	}
-	s, sw := newSession(x.srv, x.principal), newStreamWriter(x.w)
-	s.httpSSE, s.standalone.writer, s.activeExchanges = true, sw, 1
+	s, sw := newSession(x.srv, x.principal, true), newStreamWriter(x.w)
+	st := s.streams.standalone
+	st.writer, s.activity.exchanges = sw, 1
 	if herr := x.srv.sessions.open(s); herr != nil {
 		x.reject(herr)
 		return
@@ -33,10 +34,10 @@ func (x *httpExchange) serveHTTPSSE() {
 	beginSSE(x.w)
 	endpoint := relativePrefix(x.r.URL.Path) + "message?session=" + s.key
 	if sw.writeAndFlush([]byte("event: endpoint\ndata: "+endpoint+"\n\n")) != nil {
-		s.endExchange(s.standalone, sw)
+		s.endExchange(st, sw)
 		return
 	}
-	s.streamEvents(x.r.Context(), s.standalone, sw, "")
+	s.streamEvents(x.r.Context(), st, sw, "")
 }
 
 // relativePrefix returns the prefix of a relative reference from path, which may end in slashes, to

@@ -57,7 +57,7 @@ func TestSessionRequestLimit(t *testing.T) {
 
 		one := handler.Writer.(*httpSession) // the maximum number of exchanges
 		one.mu.Lock()
-		one.activeExchanges += maxOpenRequests
+		one.activity.exchanges += maxOpenRequests
 		one.mu.Unlock()
 		h.want(post(key, requestJSON(`"one"`, "echo", "{}")), 429, "*")
 		h.want(testRequest{method: "GET", session: key}, 429, "*")

@@ -63,7 +63,7 @@ func (x *httpExchange) readPost(s *httpSession, anyMessage bool) (*postedMessage
 // serveInitialize serves an initialize request that opens a session. The session is closed if the
 // response is an error or cannot be sent.
 func (x *httpExchange) serveInitialize(p *postedMessage) {
-	s := newSession(x.srv, x.principal)
+	s := newSession(x.srv, x.principal, false)
 	if herr := x.srv.sessions.open(s); herr != nil {
 		x.rejectPosted(p, "", herr)
 		return
@@ -84,12 +84,6 @@ var errInitializeNotSent = errors.New("the client did not receive the initialize
 // normal return, net/http would send an empty response with status 200, or end a stream as if it
 // was complete. A client that has only closed its sending side would take that for the response.
 func abort() { panic(http.ErrAbortHandler) }
-
-func (s *httpSession) hasRevision() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.revision != ""
-}
 
 // sseDelay is the time after which an event stream is opened for a pending response.
 const sseDelay = 200 * time.Millisecond
@@ -119,71 +113,6 @@ func (x *httpExchange) postToSession(
 		return true
 	}
 	return x.writeResponse(s, p, st, sw, timeout)
-}
-
-// registerPost begins the HTTP exchange of a posted message and registers its requests. It returns
-// the stream for the responses and the writer of the stream; nil = none needed. It returns an error
-// if the session is closed, the Server shuts down, the message is not allowed in the session, or a
-// limit is reached. Otherwise the caller must end the exchange with endExchange.
-func (s *httpSession) registerPost(
-	w http.ResponseWriter, p *postedMessage,
-) (*sseStream, *streamWriter, *httpError) {
-	s.mu.Lock()
-	defer s.enforceAndUnlock()
-	if s.server.ctx.Err() != nil && len(p.requestIDs) > 0 {
-		return nil, nil, shuttingDown()
-	}
-	if p.m.Kind() == wire.Batch && !s.featuresLocked().Batches {
-		return nil, nil, newHTTPError(http.StatusBadRequest, "Batch requests not supported")
-	}
-	for _, id := range p.requestIDs {
-		if s.openRequests[id] != nil {
-			return nil, nil, newHTTPError(http.StatusBadRequest,
-				"Invalid request: a request with this id is in flight")
-		}
-	}
-	if len(p.requestIDs) > 0 && len(s.openRequests)+len(p.requestIDs) > maxOpenRequests {
-		return nil, nil, newHTTPError(http.StatusTooManyRequests,
-			"Too many requests of this session are open").retryAfter(1)
-	}
-	if herr := s.beginExchangeLocked(); herr != nil {
-		return nil, nil, herr
-	}
-	if p.isInitialize && s.revision == "" {
-		s.initializeID = p.m.ID()
-	}
-	if s.httpSSE {
-		for _, id := range p.requestIDs {
-			s.retainLeaseLocked(id, p.lease)
-		}
-	}
-	if len(p.requestIDs) == 0 || s.httpSSE {
-		return nil, nil, nil
-	}
-	st, sw := newSSEStream(), newStreamWriter(w)
-	st.unanswered = p.requestIDs
-	st.jsonOnly, st.isBatch = p.accept == acceptJSON, p.m.Kind() == wire.Batch
-	st.writer = sw
-	st.lease = p.lease
-	st.lease.retain()
-	if s.openRequests == nil {
-		s.openRequests = make(map[wire.ID]*sseStream)
-	}
-	for _, id := range p.requestIDs {
-		s.openRequests[id] = st
-	}
-	return st, sw, nil
-}
-
-// endExchange ends an HTTP exchange and detaches it from st; nil = no stream.
-func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
-	s.mu.Lock()
-	defer s.enforceAndUnlock()
-	s.activeExchanges--
-	s.lastActive = time.Now()
-	if st != nil {
-		s.detachLocked(st, sw)
-	}
 }
 
 // finishUndelivered responds to a message that could not be delivered because the session was
@@ -236,44 +165,4 @@ func (x *httpExchange) writeResponse(
 		return s.streamEvents(x.r.Context(), st, sw, prime)
 	}
 	return true
-}
-
-// isDone reports whether st is complete.
-func (s *httpSession) isDone(st *sseStream) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return st.done
-}
-
-type responseFormat int
-
-const (
-	formAccepted responseFormat = iota // cancelled request of a client that does not accept events
-	formJSON
-	formSSE
-)
-
-// chooseFormat chooses the format of the response to a POST, and assigns a number to an event
-// stream. events is true if the client prefers events. prime is the id of the priming event; "" =
-// no priming event. text is the response for formJSON.
-func (s *httpSession) chooseFormat(
-	st *sseStream, events bool,
-) (text []byte, prime string, format responseFormat) {
-	s.mu.Lock()
-	defer s.enforceAndUnlock()
-	switch {
-	case len(st.events) == 1 && st.done && st.hasResponse && !events:
-		return st.events[0], "", formJSON
-	case st.jsonOnly:
-		return nil, "", formAccepted
-	}
-	if s.closed { // the stream gets no number and cannot be resumed
-		return nil, "", formSSE
-	}
-	s.assignNumberLocked(st)
-	if s.featuresLocked().PrimingEvents && (!st.done || len(st.events) > 0) {
-		st.resumable = true
-		prime = eventID(st.number, 0)
-	}
-	return nil, prime, formSSE
 }

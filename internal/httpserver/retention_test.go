@@ -217,14 +217,14 @@ func TestIdleSessionsEnd(t *testing.T) {
 func TestIdleSessionsEnd_ConcurrentRequest(t *testing.T) {
 	srv := New(Options{IdleTimeout: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
 	for range 20000 {
-		s := newSession(srv, 0)
+		s := newSession(srv, 0, false)
 		var both sync.WaitGroup
 		both.Go(func() { s.closeIfIdle() })
 		s.mu.Lock()
 		refused := s.beginExchangeLocked()
 		s.enforceAndUnlock()
 		both.Wait()
-		if refused == nil && s.closed {
+		if refused == nil && s.end != nil {
 			t.Fatal("a session was closed during a request that it had accepted")
 		}
 	}

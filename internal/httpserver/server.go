@@ -7,10 +7,10 @@
 //	ServeHTTP ─ accessControl.admit (Host, Origin), authenticate
 //	  ├ POST /mcp    post.go
 //	  │   ├ in a session    registerPost ─ deliver ─► SessionHandler.Receive
-//	  │   │                   └ writeResponse ◄─ sseStream ◄─ Writer.Write (route.go)
+//	  │   │                   └ writeResponse ◄─ sseStream ◄─ streamSet ◄─ Writer.Write
 //	  │   └ stateless.go    statelessTable.validate ─ start ─► Conn.Read
 //	  │                       └ statelessExchange.respond ◄─ Conn.Write
-//	  ├ GET /mcp     get.go ─ streamEvents (sse.go): the standalone stream, or a resumed one
+//	  ├ GET /mcp     get.go ─ streamEvents: the standalone stream, or a resumed one
 //	  ├ DELETE /mcp  get.go ─ closeWith
 //	  └ /sse, /message  httpsse.go
 //
@@ -65,7 +65,7 @@ type Options struct {
 	IdleTimeout time.Duration // time after which a session without HTTP exchanges ends; 0 = 1 h
 	// RetainLimit is the maximum number of bytes that a session retains so that a broken stream can
 	// be resumed; 0 = 1 MiB. All sessions together retain at most 64 times RetainLimit. For the
-	// order of eviction see [httpSession.evictOneLocked] and [retentionQuota].
+	// order of eviction see [streamSet.evict] and [retentionQuota].
 	RetainLimit int
 	// BacklogLimit is the maximum number of unsent bytes for all connected clients together. When
 	// it is exceeded, the client with the largest backlog is disconnected. BacklogLimit, or twice

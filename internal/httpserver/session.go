@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -23,38 +22,28 @@ type httpSession struct {
 	key       string // Mcp-Session-Id, secret
 	logID     string // id in logs
 	principal principalID
-	httpSSE   bool // transport HTTP+SSE: one stream, which lasts as long as the session
 
 	deliverMu sync.Mutex     // held while handler receives a message
 	handler   SessionHandler // guarded by deliverMu
 
-	mu           sync.Mutex
-	closed       bool
-	closeReason  error   // argument of SessionHandler.Closed
-	initializeID wire.ID // id of the initialize request; "" once it has a response
-	revision     string  // negotiated revision; "" = not negotiated yet
-	// openRequests contains the unanswered requests and their streams; nil = none.
-	openRequests map[wire.ID]*sseStream
-	// leases contains the leases for the bodies of unanswered requests, with HTTP+SSE only; with
-	// streamable HTTP each stream has its lease.
-	leases          map[wire.ID]*bodyLease
-	standalone      *sseStream   // for messages that belong to no request
-	numberedStreams []*sseStream // further open or resumable event streams, by number
-	closingStreams  []*sseStream // streams being sent after the session was closed
-	lastNumber      int          // highest number of a stream
-	activeExchanges int          // open HTTP exchanges
-	lastActive      time.Time    // end of the last HTTP exchange
-	unsent          int          // bytes of unsent messages for connected clients
-	retained        int          // bytes retained for clients that may reconnect
-
-	backlog  backlog
-	retainer retainer
+	mu        sync.Mutex
+	end       *sessionEnd // nil = the session is open
+	handshake handshake
+	leases    leaseTable // with HTTP+SSE only; with streamable HTTP each stream has its lease
+	streams   streamSet
+	activity  sessionActivity
+	backlog   backlog
+	retainer  retainer
 }
 
-func newSession(srv *Server, principal principalID) *httpSession {
+// A sessionEnd describes the end of a session.
+type sessionEnd struct{ reason error } // argument of SessionHandler.Closed
+
+// newSession returns a session that is not registered. httpSSE is the transport.
+func newSession(srv *Server, principal principalID, httpSSE bool) *httpSession {
 	s := &httpSession{
-		server: srv, principal: principal,
-		standalone: newSSEStream(), lastActive: time.Now(),
+		server: srv, principal: principal, streams: newStreamSet(httpSSE),
+		activity: sessionActivity{lastActive: time.Now()},
 	}
 	s.key, s.logID = newSessionKey()
 	s.backlog.disconnect, s.backlog.logID = s.disconnect, s.logID
@@ -62,13 +51,43 @@ func newSession(srv *Server, principal principalID) *httpSession {
 	return s
 }
 
+// isHTTPSSE reports whether the transport is HTTP+SSE: the session has one stream, and lasts as
+// long as the stream.
+func (s *httpSession) isHTTPSSE() bool { return s.streams.single }
+
+// sessionActivity records the HTTP exchanges of a session.
+type sessionActivity struct {
+	exchanges  int       // open HTTP exchanges
+	lastActive time.Time // end of the last HTTP exchange
+}
+
+// begin begins an HTTP exchange, unless there are maxOpenRequests.
+func (a *sessionActivity) begin() *httpError {
+	if a.exchanges >= maxOpenRequests {
+		return newHTTPError(http.StatusTooManyRequests,
+			"Too many requests of this session are open").retryAfter(1)
+	}
+	a.exchanges++
+	return nil
+}
+
+// end ends an HTTP exchange.
+func (a *sessionActivity) end() {
+	a.exchanges--
+	a.lastActive = time.Now()
+}
+
+// maxOpenRequests is the maximum number of HTTP exchanges of a session, and of its unanswered
+// requests.
+const maxOpenRequests = 4096
+
 // closeIfIdle closes the session if it has been idle for IdleTimeout. Otherwise it returns the
 // minimum time until the session has been idle for IdleTimeout. An unanswered request keeps the
 // session open only while the client is connected.
 func (s *httpSession) closeIfIdle() time.Duration {
 	s.mu.Lock()
-	left := s.server.opts.IdleTimeout - time.Since(s.lastActive)
-	if s.activeExchanges > 0 {
+	left := s.server.opts.IdleTimeout - time.Since(s.activity.lastActive)
+	if s.activity.exchanges > 0 {
 		left = s.server.opts.IdleTimeout
 	}
 	// The check and closeLocked share one critical section, so a concurrent request either comes
@@ -112,114 +131,49 @@ func (s *httpSession) unregister() {
 
 // closeLocked closes the session. The caller unregisters it afterwards.
 func (s *httpSession) closeLocked(reason error) {
-	if s.closed {
+	if s.end != nil {
 		return
 	}
-	s.closed, s.closeReason = true, reason
-	for _, st := range s.openRequests {
-		if !st.done { // a batch has several entries
-			s.failUnansweredLocked(st)
-		}
-	}
-	for _, st := range append(s.numberedStreams, s.standalone) {
-		s.finishStreamLocked(st)
-	}
+	s.end = &sessionEnd{reason}
+	s.streams.close()
 	for id := range s.leases {
-		s.releaseLeaseLocked(id)
+		s.leases.release(id)
 	}
-	s.openRequests, s.numberedStreams = nil, nil
-}
-
-// failUnansweredLocked ends the unanswered requests of a stream with an error. Requests that were
-// not delivered get an HTTP status instead; see finishUndelivered.
-func (s *httpSession) failUnansweredLocked(st *sseStream) {
-	if st.delivered {
-		var all []wire.Message
-		for _, id := range st.unanswered {
-			all = append(all, wire.NewErrorResponse(id, errSessionEnded))
-		}
-		response := all[0]
-		if st.isBatch {
-			response = wire.NewBatch(all)
-		}
-		s.appendLocked(st, response.Raw())
-		st.hasResponse = true
-	}
-	st.releaseLease()
-	s.finishStreamLocked(st)
 }
 
 // disconnect closes the session because its client does not read, and has the largest backlog (size
 // bytes) of all clients. Unsent messages are dropped at once.
 func (s *httpSession) disconnect(size int64) {
 	s.mu.Lock()
-	for _, st := range slices.Concat(slices.Collect(maps.Values(s.openRequests)),
-		s.numberedStreams, s.closingStreams, []*sseStream{s.standalone}) {
-		if st.writer != nil && st.unsent > 0 {
-			s.cutStreamLocked(st)
-		}
-	}
+	s.streams.disconnect()
 	s.closeLocked(fmt.Errorf("the client does not read: %d bytes are unread", size))
 	s.enforceAndUnlock()
 	s.unregister()
+}
+
+// dropRetained drops all retained events.
+func (s *httpSession) dropRetained() {
+	s.mu.Lock()
+	defer s.enforceAndUnlock()
+	s.streams.dropRetained()
 }
 
 // reason returns the reason for the end of the session; nil = closed by the client or the handler.
 func (s *httpSession) reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closeReason
-}
-
-// cutStreamLocked ends the exchange that sends st and abandons st.
-func (s *httpSession) cutStreamLocked(st *sseStream) {
-	s.attachLocked(st, nil)
-	s.abandonLocked(st)
-}
-
-var errSessionEnded = wire.Errorf(wire.CodeInternalError,
-	"The session has ended; outcome unknown: the call may have run")
-
-// finishStreamLocked ends a stream of a closed session.
-func (s *httpSession) finishStreamLocked(st *sseStream) {
-	st.done = true
-	if st.writer != nil {
-		s.closingStreams = append(s.closingStreams, st)
-		st.writer.setFinalDeadline(closeDrainTimeout)
-		st.writer.wake()
-	}
+	return s.end.reason
 }
 
 // enforceAndUnlock enforces RetainLimit, releases mu and updates the server's accounts.
 func (s *httpSession) enforceAndUnlock() {
-	for s.retained > s.server.opts.RetainLimit && s.evictOneLocked() {
-	}
-	if s.closed {
-		s.retained = 0
-	}
-	retained, unsent := s.retainer.change(s.retained), s.backlog.change(s.unsent)
+	s.streams.evict(s.server.opts.RetainLimit)
+	retained := s.retainer.change(s.streams.retained)
+	unsent := s.backlog.change(s.streams.unsent)
 	s.mu.Unlock()
 	s.server.retention.add(&s.retainer, retained)
 	s.server.backlogQuota.add(&s.backlog, unsent)
 }
-
-// beginExchangeLocked begins an HTTP exchange, unless the session is closed or has maxOpenRequests
-// exchanges.
-func (s *httpSession) beginExchangeLocked() *httpError {
-	switch {
-	case s.closed:
-		return sessionNotFound()
-	case s.activeExchanges >= maxOpenRequests:
-		return newHTTPError(http.StatusTooManyRequests,
-			"Too many requests of this session are open").retryAfter(1)
-	}
-	s.activeExchanges++
-	return nil
-}
-
-// maxOpenRequests is the maximum number of HTTP exchanges of a session, and of its unanswered
-// requests.
-const maxOpenRequests = 4096
 
 // deliver passes a message to the handler, and ends the streams of requests that the message
 // cancels. Messages are delivered one at a time, in order. st is the stream for the responses;
@@ -252,7 +206,7 @@ func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStre
 func (s *httpSession) markDelivered(st *sseStream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.end != nil {
 		return false
 	}
 	if st != nil {
@@ -270,7 +224,7 @@ func (s *httpSession) filterDelivered(ids []wire.ID) []wire.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(ids, func(id wire.ID) bool {
-		st := s.openRequests[id]
+		st := s.streams.openRequests[id]
 		return st != nil && !st.delivered
 	})
 }

@@ -54,7 +54,7 @@ func (t *sessionTable) register(s *httpSession) *httpError {
 func (t *sessionTable) find(key string, principal principalID, httpSSE bool) *httpSession {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s := t.sessions[key]; s != nil && s.principal == principal && s.httpSSE == httpSSE {
+	if s := t.sessions[key]; s != nil && s.principal == principal && s.isHTTPSSE() == httpSSE {
 		return s
 	}
 	return nil

@@ -38,10 +38,8 @@ type statelessExchange struct {
 	hasResponse  bool
 	status       int           // HTTP status of the response if it is sent as JSON
 	writer       *streamWriter // nil once the HTTP exchange has ended
-	events       [][]byte      // unwritten messages
-	unsent       int           // bytes of events, plus sending
+	queue        eventQueue
 	backlog      backlog
-	sending      int       // bytes of events being written
 	lastProgress time.Time // time of the client's last read, or of the start of the backlog
 }
 
@@ -124,14 +122,15 @@ func (e *statelessExchange) Write(m wire.Message, _ wire.ID) error {
 	case m.Kind() == wire.Response && m.ID() != e.request.ID(),
 		m.Kind() == wire.Notification && e.jsonOnly:
 		return nil
-	case e.unsent >= e.server.opts.MessageLimit,
-		e.unsent >= maxListenBacklog && e.isListen && time.Since(e.lastProgress) > stallTimeout:
+	case e.queue.unsent >= e.server.opts.MessageLimit,
+		e.queue.unsent >= maxListenBacklog && e.isListen &&
+			time.Since(e.lastProgress) > stallTimeout:
 		return transport.ErrFull
 	}
 	e.appendLocked(m.Raw())
 	if m.Kind() == wire.Response {
 		e.hasResponse, e.status = true, responseStatus(m)
-		e.endLocked(transferTimeout(int64(e.unsent)))
+		e.endLocked(transferTimeout(int64(e.queue.unsent)))
 	}
 	e.writer.wake()
 	return nil
@@ -141,7 +140,7 @@ func (e *statelessExchange) Write(m wire.Message, _ wire.ID) error {
 func (e *statelessExchange) Backlogged() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.ended && e.unsent >= e.server.opts.MessageLimit/8
+	return !e.ended && e.queue.unsent >= e.server.opts.MessageLimit/8
 }
 
 // Close implements transport.Conn. If there is no response yet, a connected client gets an error,
@@ -163,15 +162,12 @@ func (e *statelessExchange) disconnect(int64) {
 	}
 	e.endLocked(0)
 	e.writer.setFinalDeadline(0)
-	e.dropEventsLocked()
+	e.queue = eventQueue{}
 }
-
-// dropEventsLocked drops all events that are not sent yet.
-func (e *statelessExchange) dropEventsLocked() { e.events, e.unsent, e.sending = nil, 0, 0 }
 
 // accountAndUnlock releases mu and updates the server's backlog.
 func (e *statelessExchange) accountAndUnlock() {
-	delta := e.backlog.change(e.unsent)
+	delta := e.backlog.change(e.queue.unsent)
 	e.mu.Unlock()
 	e.server.backlogQuota.add(&e.backlog, delta)
 }
@@ -194,11 +190,10 @@ func (e *statelessExchange) endLocked(timeout time.Duration) {
 }
 
 func (e *statelessExchange) appendLocked(text []byte) {
-	if e.unsent == 0 {
+	if e.queue.unsent == 0 {
 		e.lastProgress = time.Now()
 	}
-	e.events = append(e.events, text)
-	e.unsent += eventSize(text)
+	e.queue.append(text)
 }
 
 // respond sends the messages until the exchange has ended or the client disconnects. It writes the
@@ -224,7 +219,7 @@ func (e *statelessExchange) respond(ctx context.Context, accepted acceptedFormat
 		return false // the client was disconnected
 	}
 	beginSSE(sw.w)
-	return e.streamEvents(ctx, sw)
+	return sw.sendEvents(ctx, nil, "", e.next)
 }
 
 func (e *statelessExchange) responded() bool {
@@ -244,59 +239,20 @@ func (e *statelessExchange) hasEnded() bool {
 func (e *statelessExchange) soleResponse() ([]byte, int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.ended || len(e.events) != 1 { // no events: the client was disconnected
+	if !e.ended || len(e.queue.events) != 1 { // no events: the client was disconnected
 		return nil, 0
 	}
-	return e.events[0], e.status
+	return e.queue.events[0], e.status
 }
 
-// streamEvents sends events until the exchange has ended. It returns false if the client
-// disconnects first.
-func (e *statelessExchange) streamEvents(ctx context.Context, sw *streamWriter) bool {
-	timer := time.NewTimer(keepAliveInterval)
-	defer timer.Stop()
-	if sw.writeAndFlush(nil) != nil { // sends the HTTP header
-		return false
-	}
-	var batch [][]byte
-	for more := true; ; timer.Reset(keepAliveInterval) {
-		batch, more = e.nextEvents(batch)
-		switch {
-		case len(batch) > 0:
-			if sw.writeEvents(batch, "", 0) != nil {
-				return false
-			}
-			continue
-		case !more:
-			return true
-		}
-		select {
-		case <-sw.wakeup:
-		case <-timer.C:
-			if sw.writeAndFlush([]byte(": keep-alive\n\n")) != nil {
-				return false
-			}
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-// nextEvents marks the previous batch as sent and returns the next batch. more is false if no
-// events will follow the batch.
-func (e *statelessExchange) nextEvents(previous [][]byte) (batch [][]byte, more bool) {
-	clear(previous)
+// next marks the previous batch as sent and returns the next batch; see [streamWriter.sendEvents].
+func (e *statelessExchange) next(previous [][]byte) (batch [][]byte, first int, more bool) {
 	e.mu.Lock()
 	defer e.accountAndUnlock()
-	e.unsent -= e.sending
-	e.sending = 0
+	e.queue.drop(min(len(previous), len(e.queue.events))) // there are none after disconnect
 	e.lastProgress = time.Now()
-	n := 0
-	for ; n < len(e.events) && e.sending < maxEventBatch; n++ {
-		e.sending += eventSize(e.events[n])
-	}
-	batch, e.events = e.events[:n:n], e.events[n:]
-	return batch, !e.ended
+	batch, first = e.queue.batch(previous)
+	return batch, first, !e.ended
 }
 
 // finish ends the HTTP exchange and the statelessExchange.
@@ -305,7 +261,7 @@ func (e *statelessExchange) finish() {
 	e.endLocked(0)
 	_ = http.NewResponseController(e.writer.w).SetWriteDeadline(time.Time{}) // set by endLocked
 	e.writer = nil
-	e.dropEventsLocked()
+	e.queue = eventQueue{}
 	e.accountAndUnlock()
 	e.release()
 }

@@ -1,0 +1,68 @@
+package httpserver
+
+// An eventQueue contains the messages of one HTTP response. Events are numbered from 1. Events that
+// were sent stay in the queue until the method drop removes them, because they might not have
+// arrived. The zero value is empty.
+type eventQueue struct {
+	events   [][]byte
+	dropped  int // number of dropped events; events[0] has the number dropped+1
+	sent     int // number of events already sent
+	retained int // bytes of sent events
+	unsent   int // bytes of unsent events
+}
+
+// Bytes counted for an event and a stream, in addition to the text.
+const (
+	eventOverhead  = 64
+	streamOverhead = 512
+)
+
+func eventSize(text []byte) int { return len(text) + eventOverhead }
+
+func (q *eventQueue) append(text []byte) {
+	q.events = append(q.events, text)
+	q.unsent += eventSize(text)
+}
+
+// seek sets the number of sent events to n.
+func (q *eventQueue) seek(n int) {
+	for ; q.sent < n; q.sent++ {
+		q.retained += eventSize(q.events[q.sent])
+		q.unsent -= eventSize(q.events[q.sent])
+	}
+	for ; q.sent > n; q.sent-- {
+		q.retained -= eventSize(q.events[q.sent-1])
+		q.unsent += eventSize(q.events[q.sent-1])
+	}
+}
+
+// drop removes the first n events.
+func (q *eventQueue) drop(n int) {
+	for i, text := range q.events[:n] {
+		if i < q.sent {
+			q.retained -= eventSize(text)
+		} else {
+			q.unsent -= eventSize(text)
+		}
+	}
+	clear(q.events[:n])
+	q.events = q.events[n:]
+	q.dropped += n
+	q.sent = max(q.sent-n, 0)
+}
+
+// maxEventBatch bounds the bytes of the events that are written before they count as sent. The last
+// event of a batch may exceed the bound.
+const maxEventBatch = 64 << 10
+
+// batch returns the next unsent events, in the memory of buffer, and the number of the first one.
+func (q *eventQueue) batch(buffer [][]byte) (batch [][]byte, first int) {
+	clear(buffer)
+	batch, size := buffer[:0], 0
+	for _, text := range q.events[q.sent:] {
+		if batch, size = append(batch, text), size+eventSize(text); size >= maxEventBatch {
+			break
+		}
+	}
+	return batch, q.dropped + q.sent + 1
+}
