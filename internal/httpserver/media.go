@@ -44,7 +44,11 @@ func checkContentType(r *http.Request) *httpError {
 				"send it unencoded, without the header Content-Encoding", coding).
 			withHeader("Accept-Encoding", "identity")
 	}
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	text := r.Header.Get("Content-Type")
+	if text == "application/json" {
+		return nil
+	}
+	kind, _, err := mime.ParseMediaType(text)
 	if err != nil || kind != "application/json" {
 		return newHTTPError(http.StatusUnsupportedMediaType,
 			"Unsupported media type: Content-Type must be application/json")
@@ -75,7 +79,7 @@ func acceptsType(r *http.Request, kind, subtype string) bool {
 // prefersSSE reports whether a client prefers events to JSON: events have a higher weight, or have
 // an equal weight and are listed first.
 func prefersSSE(r *http.Request) bool {
-	weights := map[string]float64{}
+	var events, json float64
 	first := ""
 	for _, line := range r.Header["Accept"] {
 		for part := range strings.SplitSeq(line, ",") {
@@ -87,10 +91,13 @@ func prefersSSE(r *http.Request) bool {
 			if first == "" {
 				first = name
 			}
-			weights[name] = qValue(parameters)
+			if name == "application/json" {
+				json = qValue(parameters)
+			} else {
+				events = qValue(parameters)
+			}
 		}
 	}
-	events, json := weights["text/event-stream"], weights["application/json"]
 	return events > json || events == json && first == "text/event-stream"
 }
 

@@ -145,7 +145,9 @@ func readBody(
 		size = int64(limit)
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(transferTimeout(size)))
+	if size >= minBodyRate { // otherwise the deadline that ServeHTTP has set is the same
+		_ = control.SetReadDeadline(time.Now().Add(transferTimeout(size)))
+	}
 	text, err := transport.ReadText(from, contentLength, smallBody, limit, nil)
 	switch {
 	case errors.Is(err, errBodyQuota):

@@ -3,7 +3,6 @@ package httpserver
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -162,8 +161,7 @@ func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
 	defer s.enforceAndUnlock()
 	s.activity.end()
 	if st != nil {
-		// setFinalDeadline may have set a deadline.
-		_ = http.NewResponseController(sw.w).SetWriteDeadline(time.Time{})
+		sw.removeFinalDeadline()
 		s.streams.detach(st, sw)
 	}
 }

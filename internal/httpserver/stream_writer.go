@@ -39,6 +39,16 @@ func (sw *streamWriter) setFinalDeadline(d time.Duration) {
 	_ = http.NewResponseController(sw.w).SetWriteDeadline(time.Now().Add(d))
 }
 
+// removeFinalDeadline removes the deadline that setFinalDeadline has set. The exchange must still
+// be attached, and setFinalDeadline must not be called afterwards.
+func (sw *streamWriter) removeFinalDeadline() {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	if sw.final {
+		_ = http.NewResponseController(sw.w).SetWriteDeadline(time.Time{})
+	}
+}
+
 // extendDeadline sets a deadline that suffices to read size bytes. If size is 0, it removes the
 // deadline: with HTTP/2, an expired deadline ends a stream even if nothing is being sent.
 // extendDeadline does nothing after setFinalDeadline.
@@ -58,6 +68,11 @@ func (sw *streamWriter) extendDeadline(size int) {
 // waitForWake waits until the method wake is called or timeout has passed. It returns false if the
 // client has disconnected.
 func (sw *streamWriter) waitForWake(ctx context.Context, timeout time.Duration) bool {
+	select {
+	case <-sw.wakeup: // without a timer, because most responses are ready
+		return ctx.Err() == nil
+	default:
+	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
