@@ -40,5 +40,6 @@ soak:
 fuzz:
 	go test ./internal/wire -run '^$$' -fuzz '^FuzzParse$$' -fuzztime 5m
 	go test ./internal/transport -run '^$$' -fuzz '^FuzzLines$$' -fuzztime 5m
+	go test ./internal/transport/http1 -run '^$$' -fuzz '^FuzzResponse$$' -fuzztime 5m
 	go test ./internal/httpserver -run '^$$' -fuzz '^FuzzPost$$' -fuzztime 5m
 	go test ./backends/internal/catalogcache -run '^$$' -fuzz '^FuzzCatalogCache$$' -fuzztime 5m

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -245,11 +246,10 @@ func dialStub(t *testing.T, s *stub, change func(*Options)) *client {
 
 func dialStubBy(dial func(Options) transport.Conn, t *testing.T, s *stub,
 	change func(*Options)) *client {
-	pool := newPool()
-	pool.Proxy, pool.DialContext = nil, s.dial
+	debug := slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})
 	o := Options{
-		URL: "http://stub.test/mcp", RoundTripper: pool, Limit: 1 << 20,
-		Log: slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		URL: "http://stub.test/mcp", Limit: 1 << 20, Log: slog.New(debug),
+		RoundTripper: newPlainPool(&url.URL{Scheme: "http", Host: "stub.test"}, s.dial),
 	}
 	if change != nil {
 		change(&o)

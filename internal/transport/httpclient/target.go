@@ -14,6 +14,8 @@ import (
 	"time"
 
 	retryable "github.com/hashicorp/go-retryablehttp"
+
+	"mcpgateway/internal/transport/http1"
 )
 
 // An httpTarget is the URL of an HTTP server, with the headers and secrets of its requests.
@@ -54,11 +56,16 @@ func newTarget(o Options) (*httpTarget, error) {
 		t.baseHeader.Set(name, value)
 	}
 	if o.RoundTripper == nil {
-		pool := newPool()
-		if pool.TLSClientConfig, err = o.TLS.load(); err != nil {
+		tls, err := o.TLS.load()
+		if err != nil {
 			return nil, err
 		}
-		o.RoundTripper = pool
+		if t.isPlain() {
+			o.RoundTripper = newPlainPool(u, nil)
+		} else {
+			pool := newPool()
+			pool.TLSClientConfig, o.RoundTripper = tls, pool
+		}
 	}
 	t.pool = &http.Client{Transport: o.RoundTripper, CheckRedirect: sameOrigin, Jar: t.jar}
 	return t, nil
@@ -73,23 +80,49 @@ func (t *httpTarget) withURL(u *url.URL) *httpTarget {
 	return &copied
 }
 
-// newPool returns a pool of connections for one Conn. It limits the time to connect, but not the
-// time of a call, which may take an hour.
+// isPlain reports whether all requests to t can be sent over plain HTTP/1.1, without a proxy. A
+// redirect or an endpoint cannot change this, because it must have the same origin.
+func (t *httpTarget) isPlain() bool {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: t.url})
+	return t.url.Scheme == "http" && proxy == nil && err == nil &&
+		http1.CanSend(t.url.Host) && (t.host == "" || http1.CanSend(t.host))
+}
+
+const (
+	maxIdleConns = 256
+	// A server on Node closes a connection after 5 s without a request. A call that is written at
+	// that moment would be lost, and must not be retried.
+	idleConnTimeout = 4 * time.Second
+	maxHeaderBytes  = 256 << 10
+	connBufferSize  = 16 << 10 // a message of some KiB is written, and read, with its headers
+)
+
+// newPlainPool returns the pool of connections of a Conn for which isPlain returns true. dial
+// replaces the dialer; nil = not replaced.
+func newPlainPool(
+	u *url.URL, dial func(ctx context.Context, network, addr string) (net.Conn, error),
+) *http1.RoundTripper {
+	_, addr, _ := strings.Cut(origin(u), "://")
+	return http1.New(http1.Options{
+		Addr: addr, Dial: dial, MaxIdle: maxIdleConns, IdleTimeout: idleConnTimeout,
+		MaxHeaderBytes: maxHeaderBytes, BufferSize: connBufferSize,
+	})
+}
+
+// newPool returns the pool of connections of any other Conn. It limits the time to connect, but not
+// the time of a call, which may take an hour.
 func newPool() *http.Transport {
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConns:        256,
-		MaxIdleConnsPerHost: 256,
-		// A server on Node closes a connection after 5 s without a request. A call that is written
-		// at that moment would be lost, and must not be retried.
-		IdleConnTimeout:        4 * time.Second,
-		MaxResponseHeaderBytes: 256 << 10,
-		// A message of some KiB is written, and read, in one piece with its headers.
-		WriteBufferSize: 16 << 10,
-		ReadBufferSize:  16 << 10,
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxIdleConns:           maxIdleConns,
+		MaxIdleConnsPerHost:    maxIdleConns,
+		IdleConnTimeout:        idleConnTimeout,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		WriteBufferSize:        connBufferSize,
+		ReadBufferSize:         connBufferSize,
 		// A proxy that compresses a stream of events delays them in its buffers.
 		DisableCompression: true,
 		ForceAttemptHTTP2:  true,
