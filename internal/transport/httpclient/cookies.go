@@ -56,6 +56,9 @@ func (j *cookieJar) SetCookies(u *url.URL, cookies []*http.Cookie) {
 func (j *cookieJar) Cookies(u *url.URL) []*http.Cookie {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if len(j.values) == 0 {
+		return nil
+	}
 	return j.jar.Cookies(u)
 }
 

@@ -173,17 +173,18 @@ func (t *httpTarget) send(
 			}
 		},
 	}
-	var payload any // nil = no body; a nil []byte would be an empty body
-	if body != nil {
-		payload = body
+	plain := &http.Request{
+		Method: method, URL: t.url, Header: header,
+		Host:  cmp.Or(t.host, strings.TrimSuffix(t.url.Host, ":")),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	ctx = httptrace.WithClientTrace(ctx, trace)
-	req, err := retryable.NewRequestWithContext(ctx, method, t.url.String(), payload)
+	req, err := retryable.FromRequest(plain.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	if err == nil && body != nil {
+		err = req.SetBody(body)
+	}
 	if err != nil {
 		return nil, t.redactError(err)
 	}
-	req.Header = header
-	req.Host = cmp.Or(t.host, req.Host)
 	cookie := slices.Clone(header["Cookie"])
 	client := &retryable.Client{
 		HTTPClient:   t.pool,
