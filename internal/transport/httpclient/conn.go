@@ -42,33 +42,34 @@ const (
 )
 
 // An httpConn is the common part of the Conns over HTTP, which send each message as a POST. A
-// goroutine handles each message being sent (see runPosts).
+// goroutine handles each message being sent (see goroutines).
 type httpConn struct {
 	*httpTarget
-	flavour httpFlavour
-	limit   int // bytes of one incoming message
-	log     *slog.Logger
-	quota   *transport.ReceiveQuota
-
-	ctx         context.Context // done when the connection has ended; its cause is the reason
-	abort       context.CancelCauseFunc
-	ready       chan struct{}      // closed when messages can be sent
-	incoming    chan readResult    // results of Read; only deliver sends to it
-	handoff     chan *outgoingPost // received by idle goroutines
-	closed      chan struct{}      // closed by Close; Read then returns no further messages
-	drained     chan struct{}      // closed when the connection and all goroutines have ended
-	closeOnce   sync.Once
-	utf8Warning sync.Once
+	messageReader
+	inbox
+	flavour    httpFlavour
+	goroutines *goroutines
+	ctx        context.Context // done when the connection has ended; its cause is the reason
+	abort      context.CancelCauseFunc
+	ready      chan struct{} // closed when messages can be sent
+	closeOnce  sync.Once
 
 	mu               sync.Mutex
-	endErr           error // error of Write after the end of the connection; nil = open
-	endWhenIdle      bool  // abort the connection when no request is open; see endSessionLost
-	goroutines       int   // running goroutines, including the idle ones
-	idle             int   // goroutines that wait for an outgoingPost
+	state            connState
+	endErr           error // error of Write; nil = connOpen
 	pendingBytes     int   // bytes of the messages being sent
 	open             map[wire.ID]*outgoingPost
 	lastNotification <-chan struct{} // closed when the latest notification is accepted; may be nil
 }
+
+// A connState is the state of an httpConn. It only increases.
+type connState int
+
+const (
+	connOpen   connState = iota
+	connEnding           // writing fails, and open requests continue; see endSessionLost
+	connEnded            // httpConn.ctx is done
+)
 
 // An httpFlavour is the part of a Conn that depends on the flavour of HTTP transport.
 type httpFlavour interface {
@@ -77,7 +78,7 @@ type httpFlavour interface {
 	cancelLocked(p *outgoingPost, id wire.ID) error
 	// prepare returns the target of p and its headers.
 	prepare(p *outgoingPost) (*httpTarget, http.Header)
-	// handleResponse processes the HTTP response to p. It calls p.unblockNext as soon as the server
+	// handleResponse processes the HTTP response to p. It calls p.turn.pass as soon as the server
 	// has accepted p, and completes p.
 	handleResponse(p *outgoingPost, resp *http.Response)
 	// onResult is called with the result for p if the HTTP response to p contains it.
@@ -99,23 +100,19 @@ type httpFlavour interface {
 // already ended.
 func newHTTPConn(o Options) *httpConn {
 	ctx, abort := context.WithCancelCause(context.Background())
+	if o.Limit <= 0 {
+		o.Limit = 64 << 20
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	c := &httpConn{
-		limit: o.Limit,
-		log:   o.Log,
-		quota: o.Quota,
-		ctx:   ctx, abort: abort,
-		ready:    make(chan struct{}),
-		incoming: make(chan readResult),
-		handoff:  make(chan *outgoingPost),
-		closed:   make(chan struct{}), drained: make(chan struct{}),
-		open: make(map[wire.ID]*outgoingPost),
-	}
-	if c.limit <= 0 {
-		c.limit = 64 << 20
-	}
-	o.Limit = c.limit
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+		messageReader: messageReader{limit: o.Limit, quota: o.Quota, log: o.Log},
+		inbox:         newInbox(),
+		goroutines:    newGoroutines(ctx),
+		ctx:           ctx, abort: abort,
+		ready: make(chan struct{}),
+		open:  make(map[wire.ID]*outgoingPost),
 	}
 	var err error
 	if c.httpTarget, err = newTarget(o); err != nil {
@@ -124,43 +121,20 @@ func newHTTPConn(o Options) *httpConn {
 	return c
 }
 
-// A readResult holds the results of one call of Read.
-type readResult struct {
-	m         wire.Message
-	relatedTo wire.ID // request on whose stream m arrived; "" = none
-	err       error
-}
-
 // Read returns the next message or error that was passed to deliver, the reason for the end of the
 // connection, or, after Close, ErrClosed.
 func (c *httpConn) Read() (wire.Message, wire.ID, error) {
-	select {
-	case <-c.closed:
-		return wire.Message{}, "", transport.ErrClosed
-	default:
-	}
-	select {
-	case r := <-c.incoming:
-		return r.m, r.relatedTo, r.err
-	case <-c.drained:
+	r, ok := c.next(c.goroutines.drained)
+	if !ok {
 		return wire.Message{}, "", context.Cause(c.ctx)
-	case <-c.closed:
-		return wire.Message{}, "", transport.ErrClosed
 	}
-}
-
-// deliver passes r to Read. It waits until a call of Read returns r, or the Conn is closed.
-func (c *httpConn) deliver(r readResult) {
-	select {
-	case c.incoming <- r:
-	case <-c.closed:
-	}
+	return r.m, r.relatedTo, r.err
 }
 
 // Write starts to send m. relatedTo is the request that m cancels, if m is a cancellation. Write
 // fails if m is a batch, if the connection has ended, or if too many messages are being sent.
 func (c *httpConn) Write(m wire.Message, relatedTo wire.ID) error {
-	p := &outgoingPost{c: c, m: m, written: make(chan struct{})}
+	p := &outgoingPost{c: c, m: m, turn: turn{written: make(chan struct{})}}
 	switch m.Kind() {
 	case wire.Request:
 		p.id = m.ID()
@@ -171,17 +145,17 @@ func (c *httpConn) Write(m wire.Message, relatedTo wire.ID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.endErr != nil:
+	case c.state != connOpen:
 		return closedError(c.endErr)
 	case m.Method() == protocol.NotificationCancelled:
 		return c.flavour.cancelLocked(p, relatedTo)
 	case c.fullLocked(m.Kind()):
 		return errTooManyMessages
 	}
-	p.waitFor = c.lastNotification
+	p.turn.after = c.lastNotification
 	if m.Kind() == wire.Notification {
-		p.accepted = make(chan struct{})
-		c.lastNotification = p.accepted
+		p.turn.passed = make(chan struct{})
+		c.lastNotification = p.turn.passed
 	}
 	c.postLocked(p)
 	return nil
@@ -203,7 +177,7 @@ var errTooManyMessages = errors.New("too many messages are under way to the serv
 // notifications and responses, which are short and quickly sent, the bounds are twice as high, so
 // that open calls do not prevent the response to a ping of the server.
 func (c *httpConn) fullLocked(kind wire.MessageKind) bool {
-	busy := c.goroutines - c.idle
+	busy := c.goroutines.busy()
 	if kind == wire.Request {
 		return busy >= maxOpen || c.pendingBytes >= maxPendingBytes
 	}
@@ -228,78 +202,27 @@ func (c *httpConn) cancelLocked(p *outgoingPost, id wire.ID) error {
 		target.cancel()
 		return nil
 	}
-	p.waitFor = target.written // otherwise p might arrive before the request
-	p.onAccepted = target.cancel
+	p.turn.after = target.turn.written // otherwise p might arrive before the request
+	p.turn.onPass = target.cancel
 	c.postLocked(p)
 	return nil
 }
 
-// postLocked passes p to an idle goroutine, or to a new goroutine.
+// postLocked starts to send p.
 func (c *httpConn) postLocked(p *outgoingPost) {
 	p.ctx, p.cancel = context.WithCancel(c.ctx)
 	if p.id != "" {
 		c.open[p.id] = p
 	}
 	c.pendingBytes += len(p.m.Raw())
-	select {
-	case c.handoff <- p:
-		c.idle--
-	default:
-		c.goLocked(func() { c.runPosts(p) })
-	}
+	c.goroutines.post(p)
 }
 
-// maxIdle bounds the goroutines that wait for a message to send. A few waiting goroutines are
-// useful, because calls often follow one another.
-const maxIdle = 8
-
-// runPosts sends p and then further messages. Reusing a goroutine is cheaper: its stack already has
-// the necessary size, while the stack of a new goroutine is copied several times until it is large
-// enough.
-func (c *httpConn) runPosts(p *outgoingPost) {
-	for {
-		p.run()
-		if !c.becomeIdle(p) {
-			return
-		}
-		select {
-		case p = <-c.handoff:
-		case <-c.ctx.Done():
-			return
-		}
-	}
-}
-
-// becomeIdle records that p is no longer being sent, and reports whether the goroutine should wait
-// for another message.
-func (c *httpConn) becomeIdle(p *outgoingPost) bool {
+// release records that p is no longer being sent.
+func (c *httpConn) release(p *outgoingPost) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pendingBytes -= len(p.m.Raw())
-	if c.idle >= maxIdle {
-		return false
-	}
-	c.idle++
-	return true
-}
-
-// goLocked runs f in a goroutine that Close waits for. The connection must be open.
-func (c *httpConn) goLocked(f func()) {
-	c.goroutines++
-	go func() {
-		f()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.goroutines--
-		c.signalDrainedLocked()
-	}()
-}
-
-// signalDrainedLocked closes c.drained if the connection and all goroutines have ended.
-func (c *httpConn) signalDrainedLocked() {
-	if c.endErr != nil && c.goroutines == 0 {
-		close(c.drained)
-	}
 }
 
 // end ends the connection: writing fails from now on, and all requests being sent are aborted. It
@@ -307,14 +230,19 @@ func (c *httpConn) signalDrainedLocked() {
 func (c *httpConn) end(reason error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.endErr != nil {
-		c.abort(c.endErr)
-		return false
+	wasOpen := c.state == connOpen
+	if wasOpen {
+		c.endErr = reason
+		c.goroutines.end()
 	}
-	c.endErr = reason
-	c.abort(reason)
-	c.signalDrainedLocked()
-	return true
+	c.abortLocked()
+	return wasOpen
+}
+
+// abortLocked aborts all requests being sent. endErr must be set.
+func (c *httpConn) abortLocked() {
+	c.state = connEnded
+	c.abort(c.endErr)
 }
 
 // sessionLostGrace is the time for which open requests continue after the session was lost.
@@ -326,19 +254,20 @@ const sessionLostGrace = time.Second
 func (c *httpConn) endSessionLost(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.endErr != nil {
+	if c.state != connOpen {
 		return
 	}
-	c.endErr, c.endWhenIdle = reason, true
-	timer := time.AfterFunc(sessionLostGrace, func() { c.abort(reason) })
+	c.state, c.endErr = connEnding, reason
+	c.goroutines.end()
+	timer := time.AfterFunc(sessionLostGrace, func() { c.end(reason) })
 	context.AfterFunc(c.ctx, func() { timer.Stop() })
 	c.abortIfIdleLocked()
 }
 
 // abortIfIdleLocked completes endSessionLost when no request is open.
 func (c *httpConn) abortIfIdleLocked() {
-	if c.endWhenIdle && len(c.open) == 0 {
-		c.abort(c.endErr)
+	if c.state == connEnding && len(c.open) == 0 {
+		c.abortLocked()
 	}
 }
 
@@ -346,8 +275,8 @@ func (c *httpConn) abortIfIdleLocked() {
 func (c *httpConn) Close() error {
 	c.closeOnce.Do(func() {
 		wasOpen := c.end(transport.ErrClosed)
-		close(c.closed)
-		<-c.drained
+		c.inbox.close()
+		<-c.goroutines.drained
 		if c.httpTarget == nil {
 			return
 		}

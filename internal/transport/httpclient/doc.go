@@ -6,6 +6,6 @@
 // streams of servers with sessions, and notices when the server has lost the session. It does not
 // reconnect, choose a transport, or show header values and other secrets in errors.
 //
-// Locks: httpConn.mu guards the state of a Conn. It is never held while a request is sent or a
-// result is passed to Read.
+// Locks: httpConn.mu guards the state of a Conn; goroutines.mu may be taken while it is held, never
+// the reverse. None is held while a request is sent or a result is passed to Read.
 package httpclient

@@ -71,8 +71,8 @@ func (c *httpSSEConn) Write(m wire.Message, relatedTo wire.ID) error {
 func (c *httpSSEConn) startStream() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.endErr == nil {
-		c.goLocked(func() { c.end(c.readStream()) })
+	if c.state == connOpen {
+		c.goroutines.start(func() { c.end(c.readStream()) })
 	}
 }
 
@@ -90,7 +90,7 @@ func (c *httpSSEConn) handleResponse(p *outgoingPost, resp *http.Response) {
 		c.accepted = true
 		c.mu.Unlock()
 	}
-	p.unblockNext()
+	p.turn.pass()
 	body, ok := p.readBody(resp)
 	switch {
 	case !ok:
@@ -125,7 +125,7 @@ func (c *httpSSEConn) readStream() error {
 		return fmt.Errorf("no stream of events: %w", notEOF(err))
 	}
 	defer resp.Body.Close()
-	events := sse.NewReader(c.limit, c.quota)
+	events := c.events()
 	defer events.Close()
 	events.Open(resp.Body)
 	name, err := readEndpoint(events)

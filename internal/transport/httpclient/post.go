@@ -6,16 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"time"
 
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
-
-// notificationTimeout is the maximum time for the POST of a notification or a response, and the
-// maximum time that later messages wait until an earlier notification is accepted.
-const notificationTimeout = maxRetryAfter
 
 // An outgoingPost is a message that is being sent as a POST, until its response has arrived.
 type outgoingPost struct {
@@ -23,32 +17,33 @@ type outgoingPost struct {
 	m  wire.Message
 	id wire.ID // id of the request; "" = not a request
 
-	ctx         context.Context
-	cancel      context.CancelFunc
-	waitFor     <-chan struct{} // closed when p may be sent; nil = at once
-	accepted    chan struct{}   // closed by unblockNext; nil = no message waits for p
-	onAccepted  func()          // called when p was accepted or has failed; may be nil
-	unblockOnce sync.Once       // guards unblockNext
-	written     chan struct{}   // closed when p has been written, or will not be written
-	writtenOnce sync.Once
+	ctx    context.Context
+	cancel context.CancelFunc
+	turn   turn
+	sent   bool // guarded by c.mu
 
-	sent         bool        // guarded by c.mu
+	// Used only by the goroutine that sends p.
 	target       *httpTarget // target to which p was sent
 	inSession    bool        // p was sent in a session
 	isInitialize bool        // p is the initialize request of streamable HTTP
-	status       int         // status of the HTTP response
-	isStream     bool        // the HTTP response is a stream
 	completed    bool        // p has its outcome: set by claim
-	malformed    error       // error of a part of the HTTP response that is not a message
-	plainError   []byte      // an error in the HTTP response that is not a JSON-RPC error
+	response     postResponse
+}
+
+// A postResponse is the part of an HTTP response that was processed without completing the message.
+type postResponse struct {
+	status     int
+	isStream   bool
+	malformed  error  // error of a part that is not a message; nil = none
+	plainError []byte // an error that is not a JSON-RPC error; nil = none
 }
 
 // run sends p and processes the HTTP response.
 func (p *outgoingPost) run() {
 	defer p.cancel()
-	defer p.unblockNext()
-	defer p.markWritten()
-	p.waitTurn()
+	defer p.turn.pass()
+	defer p.turn.markWritten()
+	p.turn.wait(p.ctx, p.c.ready)
 	header, ok := p.prepare()
 	if !ok {
 		p.fail(context.Cause(p.ctx), false)
@@ -65,7 +60,7 @@ func (p *outgoingPost) run() {
 		idempotent: isIdempotent(p.m.Method()),
 		method:     p.m.Method(),
 		log:        p.c.log,
-		onWritten:  p.markWritten,
+		onWritten:  p.turn.markWritten,
 	}
 	resp, err := p.target.send(ctx, http.MethodPost, header, p.m.Raw(), retry)
 	switch {
@@ -80,43 +75,8 @@ func (p *outgoingPost) run() {
 		return
 	}
 	defer resp.Body.Close()
-	p.status = resp.StatusCode
+	p.response.status = resp.StatusCode
 	p.c.flavour.handleResponse(p, resp)
-}
-
-// markWritten closes written.
-func (p *outgoingPost) markWritten() { p.writtenOnce.Do(func() { close(p.written) }) }
-
-// waitTurn waits until messages can be sent, and then, at most for notificationTimeout, until
-// waitFor is closed.
-func (p *outgoingPost) waitTurn() {
-	select {
-	case <-p.c.ready:
-	case <-p.ctx.Done():
-		return
-	}
-	if p.waitFor == nil {
-		return
-	}
-	timeout := time.NewTimer(notificationTimeout)
-	defer timeout.Stop()
-	select {
-	case <-p.waitFor:
-	case <-timeout.C:
-	case <-p.ctx.Done():
-	}
-}
-
-// unblockNext permits the sending of the messages that wait for p, and calls onAccepted.
-func (p *outgoingPost) unblockNext() {
-	p.unblockOnce.Do(func() {
-		if p.accepted != nil {
-			close(p.accepted)
-		}
-		if p.onAccepted != nil {
-			p.onAccepted()
-		}
-	})
 }
 
 // prepare marks p as sent and returns the headers of p. It returns false if p was cancelled or the
@@ -145,7 +105,7 @@ func (p *outgoingPost) markSent() bool {
 // completed.
 func (p *outgoingPost) readBody(resp *http.Response) (body []byte, ok bool) {
 	body, err := readBody(resp, p.c.limit, p.c.quota)
-	elsewhere := p.status < 300 && p.c.flavour.mayRespondElsewhere()
+	elsewhere := p.response.status < 300 && p.c.flavour.mayRespondElsewhere()
 	switch {
 	case isUnreadable(err) && !elsewhere:
 		p.failUnreadable(resp, err)
@@ -167,7 +127,7 @@ func (p *outgoingPost) failUnreadable(resp *http.Response, err error) {
 	switch {
 	case resp.StatusCode >= 300:
 		hint := p.target.statusHint(resp, nil)
-		p.failStatus(resp, &StatusError{Code: p.status, Text: err.Error(), Hint: hint})
+		p.failStatus(resp, &StatusError{Code: p.response.status, Text: err.Error(), Hint: hint})
 	case p.id != "":
 		p.failUnanswered(fmt.Errorf("the answer cannot be read: %w", err), true)
 	}
@@ -188,11 +148,11 @@ func (p *outgoingPost) finishUnanswered(resp *http.Response, body []byte) {
 	switch {
 	case resp.StatusCode >= 300:
 		p.failStatus(resp, reason)
-	case p.plainError != nil && p.inSession &&
-		isSessionLost(p.status, &wire.Error{Message: reason.Text}, false):
-		p.sessionLost(reason, p.status >= 300)
-	case p.malformed != nil:
-		err := fmt.Errorf("the answer is not a message: %w (%w)", p.malformed, reason)
+	case p.response.plainError != nil && p.inSession &&
+		isSessionLost(p.response.status, &wire.Error{Message: reason.Text}, false):
+		p.sessionLost(reason, p.response.status >= 300)
+	case p.response.malformed != nil:
+		err := fmt.Errorf("the answer is not a message: %w (%w)", p.response.malformed, reason)
 		p.failUnanswered(err, true)
 	default:
 		p.failUnanswered(fmt.Errorf("the answer is not a JSON-RPC response: %w", reason), true)
@@ -207,10 +167,10 @@ func (p *outgoingPost) failStatus(resp *http.Response, reason *StatusError) {
 			err = fmt.Errorf("%w: %w", other, reason)
 		}
 	}
-	if p.inSession && isSessionLost(p.status, &wire.Error{Message: reason.Text}, false) {
+	if p.inSession && isSessionLost(p.response.status, &wire.Error{Message: reason.Text}, false) {
 		// Some servers also respond with 404 if the object of a request does not exist.
 		mentioned := mentionsLostSession(strings.ToLower(reason.Text))
-		if mentioned || p.status != http.StatusNotFound || !p.c.flavour.knowsSession(p) {
+		if mentioned || p.response.status != http.StatusNotFound || !p.c.flavour.knowsSession(p) {
 			p.sessionLost(err, true)
 			return
 		}

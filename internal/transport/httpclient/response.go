@@ -3,23 +3,39 @@ package httpclient
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"sync"
 
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/sse"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
+// A messageReader reads the messages of a Conn.
+type messageReader struct {
+	limit       int                     // bytes of one message
+	quota       *transport.ReceiveQuota // bounds incomplete messages; nil = no bound
+	log         *slog.Logger
+	utf8Warning sync.Once
+}
+
+// events returns a reader of a stream of events.
+func (r *messageReader) events() *sse.Reader { return sse.NewReader(r.limit, r.quota) }
+
 // eachMessage calls the function handle with the message in text, or with each element of a batch.
 // For input that is not a message, it calls handle with an error. Invalid UTF-8 is replaced.
-func (c *httpConn) eachMessage(text []byte, handle func(wire.Message, *transport.MalformedError)) {
-	m, malformed := c.parse(transport.TrimBOM(text))
+func (r *messageReader) eachMessage(
+	text []byte, handle func(wire.Message, *transport.MalformedError),
+) {
+	m, malformed := r.parse(transport.TrimBOM(text))
 	if m.Kind() != wire.Batch {
 		handle(m, malformed)
 		return
 	}
 	for _, element := range m.Elements() {
-		m, malformed := c.parse(element)
+		m, malformed := r.parse(element)
 		if m.Kind() == wire.Batch {
 			malformed = transport.NewMalformedError(element, wire.Message{},
 				wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch"))
@@ -29,10 +45,10 @@ func (c *httpConn) eachMessage(text []byte, handle func(wire.Message, *transport
 }
 
 // parse parses one message, after replacing invalid UTF-8.
-func (c *httpConn) parse(text []byte) (wire.Message, *transport.MalformedError) {
+func (r *messageReader) parse(text []byte) (wire.Message, *transport.MalformedError) {
 	m, err := wire.Parse(text)
 	if errors.Is(err, wire.ErrUTF8) {
-		c.utf8Warning.Do(func() { c.log.Warn("replacing invalid UTF-8 of the server", "err", err) })
+		r.utf8Warning.Do(func() { r.log.Warn("replacing invalid UTF-8 of the server", "err", err) })
 		text = wire.ReplaceInvalidUTF8(text)
 		m, err = wire.Parse(text)
 	}
@@ -46,8 +62,8 @@ func (c *httpConn) parse(text []byte) (wire.Message, *transport.MalformedError) 
 func (p *outgoingPost) handleMessage(m wire.Message, malformed *transport.MalformedError) {
 	switch failure := errorWithoutID(m); {
 	case p.isPlainError(m), p.isUnauthorized(m): // reported after the whole response
-		p.plainError = m.Raw()
-	case failure != nil && p.isInitialize && suggestsOtherTransport(p.status):
+		p.response.plainError = m.Raw()
+	case failure != nil && p.isInitialize && suggestsOtherTransport(p.response.status):
 		// reported by finishUnanswered
 	case failure != nil:
 		p.handleRPCResponse(wire.NewErrorResponse(p.id, failure), false)
@@ -55,8 +71,8 @@ func (p *outgoingPost) handleMessage(m wire.Message, malformed *transport.Malfor
 		m.Salvage().Kind() == wire.Response:
 		p.handleRPCResponse(m.Salvage(), true)
 	case malformed != nil:
-		p.malformed = malformed
-		if p.isStream {
+		p.response.malformed = malformed
+		if p.response.isStream {
 			p.c.deliver(readResult{err: malformed})
 		}
 		if malformed.LooksLikeResponse && malformed.ID == p.id && p.id != "" {
@@ -78,13 +94,13 @@ func (p *outgoingPost) isPlainError(m wire.Message) bool {
 		return false
 	}
 	_, coded := wire.ErrorCode(failure)
-	return !coded && (p.status >= 300 || wire.IsNull(m.Part(wire.PartID)))
+	return !coded && (p.response.status >= 300 || wire.IsNull(m.Part(wire.PartID)))
 }
 
 // isUnauthorized reports whether m rejects initialize because the server requires authorization. In
 // this case the HTTP status is more informative than the error.
 func (p *outgoingPost) isUnauthorized(m wire.Message) bool {
-	return p.status == http.StatusUnauthorized &&
+	return p.response.status == http.StatusUnauthorized &&
 		p.m.Method() == protocol.MethodInitialize && m.Part(wire.PartError) != nil
 }
 
@@ -104,9 +120,10 @@ func errorWithoutID(m wire.Message) *wire.Error {
 func (p *outgoingPost) handleRPCResponse(m wire.Message, hasID bool) {
 	failure := m.Part(wire.PartError)
 	if failure != nil && p.inSession {
-		if e := wire.ReadError(failure); isSessionLost(p.status, e, hasID) {
-			err := fmt.Errorf("HTTP %d, %d %s", p.status, e.Code, p.target.shorten(e.Message))
-			p.sessionLost(err, !hasID || p.status >= 300)
+		status := p.response.status
+		if e := wire.ReadError(failure); isSessionLost(status, e, hasID) {
+			err := fmt.Errorf("HTTP %d, %d %s", status, e.Code, p.target.shorten(e.Message))
+			p.sessionLost(err, !hasID || status >= 300)
 			return
 		}
 	}

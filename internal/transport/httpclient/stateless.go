@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"mcpgateway/internal/protocol"
-	"mcpgateway/internal/sse"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -86,7 +85,7 @@ func (c *stateless) prepare(p *outgoingPost) (*httpTarget, http.Header) {
 }
 
 func (c *stateless) handleResponse(p *outgoingPost, resp *http.Response) {
-	p.unblockNext()
+	p.turn.pass()
 	if mediaType(resp) == eventStream {
 		c.readStream(p, resp)
 	} else if body, ok := p.readBody(resp); ok {
@@ -98,7 +97,7 @@ func (c *stateless) handleResponse(p *outgoingPost, resp *http.Response) {
 func (c *stateless) readStream(p *outgoingPost, resp *http.Response) {
 	handle, stop := p.eventHandler()
 	defer stop()
-	_, err := readEvents(sse.NewReader(c.limit, c.quota), resp, handle)
+	_, err := readEvents(c.events(), resp, handle)
 	if !p.completed {
 		p.streamEnded(resp, err)
 	}

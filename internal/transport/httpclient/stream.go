@@ -43,7 +43,7 @@ const lingerTimeout = time.Second
 // Redelivery"). It gives up after maxResumes attempts without an event, or when the server rejects
 // the attempt for good.
 func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
-	events := sse.NewReader(c.limit, c.quota)
+	events := c.events()
 	handle, stop := p.eventHandler()
 	defer stop()
 	_, err := readEvents(events, resp, handle)
@@ -75,7 +75,7 @@ func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 func (p *outgoingPost) eventHandler() (
 	handle func(sse.Event, *transport.OversizedError), stop func() bool,
 ) {
-	p.isStream = true
+	p.response.isStream = true
 	closeTimer := time.AfterFunc(time.Hour, p.cancel)
 	closeTimer.Stop()
 	handle = func(e sse.Event, large *transport.OversizedError) {
@@ -93,15 +93,15 @@ func (p *outgoingPost) streamEnded(resp *http.Response, err error) {
 	case isUnreadable(err):
 		p.failUnreadable(resp, err)
 	case resp.StatusCode >= 300:
-		p.failStatus(resp, p.target.statusError(resp, p.plainError))
+		p.failStatus(resp, p.target.statusError(resp, p.response.plainError))
 	case p.id == "": // the message was accepted
-	case p.plainError != nil:
+	case p.response.plainError != nil:
 		p.failUnanswered(fmt.Errorf("the stream ended without the answer, but with an error: %s",
-			p.target.shorten(string(p.plainError))), true)
-	case p.malformed != nil:
+			p.target.shorten(string(p.response.plainError))), true)
+	case p.response.malformed != nil:
 		p.failUnanswered(fmt.Errorf(
 			"the stream ended without the answer, but with input that is not a message: %w",
-			p.malformed), true)
+			p.response.malformed), true)
 	default:
 		p.failUnanswered(fmt.Errorf("the stream ended without the answer: %w",
 			p.target.redactError(err)), true)
@@ -128,7 +128,7 @@ func (p *outgoingPost) handleEvent(e sse.Event, large *transport.OversizedError)
 			if m.Kind() == wire.Response && m.ID() == p.id || errorWithoutID(m) != nil {
 				p.handleMessage(m, nil)
 			} else {
-				p.plainError = e.Data
+				p.response.plainError = e.Data
 			}
 		})
 	case e.Type == "endpoint":
@@ -143,9 +143,9 @@ func (p *outgoingPost) handleEvent(e sse.Event, large *transport.OversizedError)
 func (c *streamable) startStandaloneStream() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.endErr == nil && !c.standalone {
+	if c.state == connOpen && !c.standalone {
 		c.standalone = true
-		c.goLocked(c.readStandaloneStream)
+		c.goroutines.start(c.readStandaloneStream)
 	}
 }
 
@@ -153,7 +153,7 @@ func (c *streamable) startStandaloneStream() {
 // the stream for good, or the stream cannot be decoded. It reopens a stream that breaks. If the
 // server has lost the session, readStandaloneStream ends the connection.
 func (c *streamable) readStandaloneStream() {
-	events := sse.NewReader(c.limit, c.quota)
+	events := c.events()
 	opened := false
 	var first sync.Once
 	defer first.Do(func() { close(c.standaloneReady) })

@@ -90,7 +90,7 @@ func (c *streamable) handleResponse(p *outgoingPost, resp *http.Response) {
 		c.handleAccepted(p, resp)
 		c.clear404(p)
 	}
-	p.unblockNext()
+	p.turn.pass()
 	if mediaType(resp) == eventStream {
 		c.readStream(p, resp)
 	} else if body, ok := p.readBody(resp); ok {

@@ -20,14 +20,14 @@ import (
 
 // An httpTarget is the URL of an HTTP server, with the headers and secrets of its requests.
 type httpTarget struct {
-	url        *url.URL
-	baseHeader http.Header // User-Agent, Accept-Encoding, Via; configured headers except Host
-	pool       *http.Client
-	secrets    []string          // texts that must not be shown
-	redactor   *strings.Replacer // replaces secrets
-	jar        *cookieJar
-	host       string // header Host; "" = that of url
-	limit      int    // bytes of one message
+	url          *url.URL
+	baseHeader   http.Header // User-Agent, Accept-Encoding, Via; configured headers except Host
+	pool         *http.Client
+	secrets      []string          // texts that must not be shown
+	redactor     *strings.Replacer // replaces secrets
+	jar          *cookieJar
+	host         string // header Host; "" = that of url
+	messageLimit int    // bytes of one message
 }
 
 // errNoURL is the error for an invalid URL. Its text omits the URL, which may contain secrets.
@@ -39,10 +39,10 @@ func newTarget(o Options) (*httpTarget, error) {
 		return nil, errNoURL
 	}
 	t := &httpTarget{
-		url:        u,
-		baseHeader: http.Header{"User-Agent": {"mcp-gateway"}, "Accept-Encoding": {"identity"}},
-		jar:        newCookieJar(),
-		limit:      o.Limit,
+		url:          u,
+		baseHeader:   http.Header{"User-Agent": {"mcp-gateway"}, "Accept-Encoding": {"identity"}},
+		jar:          newCookieJar(),
+		messageLimit: o.Limit,
 	}
 	t.addSecrets(secretsOf(u, o.Headers))
 	if o.Via != "" {
@@ -206,7 +206,7 @@ func (t *httpTarget) send(
 	if err != nil {
 		return nil, t.redactError(err)
 	}
-	decode(resp, t.limit)
+	decode(resp, t.messageLimit)
 	return resp, nil
 }
 

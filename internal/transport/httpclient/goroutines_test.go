@@ -20,9 +20,9 @@ func TestPostingGoroutinesAreReused(t *testing.T) {
 		c := ready(t, s, nil)
 		conn := c.Conn.(*streamable)
 		goroutines := func() (running, spare int) {
-			conn.mu.Lock()
-			defer conn.mu.Unlock()
-			return conn.goroutines, conn.idle
+			conn.goroutines.mu.Lock()
+			defer conn.goroutines.mu.Unlock()
+			return conn.goroutines.running, conn.goroutines.idle
 		}
 		const calls = 3 * maxIdle // more than the remaining goroutines
 		first, _ := goroutines()
