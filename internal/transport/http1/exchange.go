@@ -8,16 +8,20 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	// maxInlineBody is the maximum length of a body that is written before the response is read.
-	// The buffers of both sockets hold such a body, so that the exchange does not come to a
-	// standstill even if the server sends a long response without reading the request.
-	maxInlineBody = 64 << 10
+	// maxInlineBody is the maximum length of a body that is written before the response is read,
+	// whatever time that takes. The buffers of both sockets hold such a body, so that the exchange
+	// does not come to a standstill if the server sends a long response without reading the
+	// request. The time to write a longer body is limited to inlineWriteTime; after that, another
+	// goroutine writes the rest while the response is read.
+	maxInlineBody   = 64 << 10
+	inlineWriteTime = 10 * time.Millisecond
 	// writeGrace is the time that the response has to arrive after the request could not be
 	// written: a server that rejects a long body often closes the connection.
 	writeGrace = time.Second
@@ -32,7 +36,7 @@ type exchange struct {
 	trace *httptrace.ClientTrace
 
 	stop      func() bool   // stops the closing of the connection when the context is done
-	wrote     chan struct{} // closed when a long body was written; nil = written before reading
+	wrote     chan struct{} // closed when the request was written; nil = it is written
 	writeErr  error         // valid when wrote is closed
 	answered  bool          // a byte of the response has arrived
 	keepAlive bool          // the connection may be used again after the response
@@ -44,24 +48,9 @@ func (x *exchange) run() (*http.Response, error) {
 	c := x.c
 	c.written = 0
 	x.stop = context.AfterFunc(x.req.Context(), func() { c.Close() })
-	if x.req.ContentLength <= maxInlineBody {
-		if err := x.write(); err != nil {
-			x.abandon()
-			return nil, err
-		}
-	} else {
-		x.wrote = make(chan struct{})
-		go func() {
-			x.writeErr = x.write()
-			close(x.wrote)
-			_, broken := errors.AsType[*net.OpError](x.writeErr)
-			switch {
-			case broken && c.written > 0:
-				c.SetReadDeadline(time.Now().Add(writeGrace))
-			case x.writeErr != nil:
-				c.Close()
-			}
-		}()
+	if err := x.write(); err != nil {
+		x.abandon()
+		return nil, err
 	}
 	resp, err := x.readHeaders()
 	if err != nil {
@@ -88,14 +77,53 @@ func (x *exchange) run() (*http.Response, error) {
 	return resp, nil
 }
 
-// write writes the request.
+// write writes the request, or starts a goroutine that writes the rest of a long body. If the
+// connection breaks after a part of the request was written, the error becomes writeErr.
 func (x *exchange) write() error {
-	err := x.c.write(x.req)
+	long := x.req.ContentLength > maxInlineBody
+	if long {
+		x.c.SetWriteDeadline(time.Now().Add(inlineWriteTime))
+	}
+	w, err := newRequestWriter(x.c, x.req)
+	if err == nil {
+		err = w.run()
+	}
+	if long {
+		x.c.SetWriteDeadline(time.Time{})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			x.wrote = make(chan struct{})
+			go func() { x.endWrite(w.run()) }()
+			return nil
+		}
+	}
+	if _, broken := errors.AsType[*net.OpError](err); broken && x.c.written > 0 {
+		x.wrote = make(chan struct{})
+		x.endWrite(err)
+		return nil
+	}
+	x.endWrite(err)
+	return err
+}
+
+// endWrite records the result of writing the request. If the connection has broken, the response
+// may have arrived before.
+func (x *exchange) endWrite(err error) {
 	closeBody(x.req)
 	if x.trace.WroteRequest != nil {
 		x.trace.WroteRequest(httptrace.WroteRequestInfo{Err: err})
 	}
-	return err
+	if x.wrote == nil {
+		return
+	}
+	x.writeErr = err
+	_, broken := errors.AsType[*net.OpError](err)
+	switch {
+	case broken:
+		x.c.SetReadDeadline(time.Now().Add(writeGrace))
+	case err != nil:
+		x.c.Close()
+	}
+	close(x.wrote)
 }
 
 // readHeaders reads the headers of the response. It skips informational responses, except 101,

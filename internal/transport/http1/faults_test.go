@@ -234,6 +234,48 @@ func (b *brokenConn) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
+// If the connection breaks while a request is written, a response that the server has sent before
+// is returned; otherwise the request fails with the error of the write.
+func TestResponseBeforeConnectionBreaks(t *testing.T) {
+	for _, response := range []string{
+		"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig", "",
+	} {
+		s := newRawServer(t, func(c net.Conn, r *bufio.Reader, _ int) {
+			r.ReadByte()
+			io.WriteString(c, response)
+		})
+		for _, size := range []int{100, 100_000} {
+			o := testOptions(s.listener.Addr().String())
+			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := new(net.Dialer).DialContext(ctx, network, addr)
+				return &partialConn{c}, err
+			}
+			tr := New(o)
+			resp, err := tr.RoundTrip(request(t.Context(), "POST", strings.Repeat("x", size)))
+			switch {
+			case response == "" && (err == nil || !strings.Contains(err.Error(), "broken")),
+				response != "" && (err != nil || resp.StatusCode != 413):
+				t.Errorf("%d bytes, response %q: %v", size, response, err)
+			case err == nil:
+				if body, err := io.ReadAll(resp.Body); string(body) != "big" || err != nil {
+					t.Errorf("%d bytes: body %q, %v", size, body, err)
+				}
+			}
+			if len(tr.idle) != 0 {
+				t.Error("the connection was kept")
+			}
+		}
+	}
+}
+
+// A partialConn writes ten bytes and then fails.
+type partialConn struct{ net.Conn }
+
+func (p *partialConn) Write(b []byte) (int, error) {
+	n, _ := p.Conn.Write(b[:10])
+	return n, &net.OpError{Op: "write", Err: errors.New("broken")}
+}
+
 func TestHeaderLimit(t *testing.T) {
 	for name, response := range map[string]string{
 		"one header": "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("x", 100<<10) +

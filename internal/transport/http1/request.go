@@ -117,60 +117,69 @@ func (b *requestHead) write(req *http.Request) {
 	b.WriteString("\r\n")
 }
 
-// write writes req, and counts the bytes in c.written.
-func (c *clientConn) write(req *http.Request) error {
-	c.head.write(req)
-	if int64(c.head.Len())+req.ContentLength > int64(c.t.o.BufferSize) {
-		w := bodyWriter{c: c, rest: req.ContentLength}
-		if _, err := io.Copy(&w, req.Body); err != nil {
-			return err
-		}
-		return wrongLength(req, req.ContentLength-w.rest)
-	}
-	if req.ContentLength > 0 {
-		n, err := io.Copy(&c.head, req.Body)
-		if err == nil {
-			err = wrongLength(req, n)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	n, err := c.Conn.Write(c.head.Bytes())
-	c.written += int64(n)
-	return err
+// A requestWriter writes one request. A body with a WriteTo, such as that of a bytes.Reader, is
+// written in one system call with the head.
+type requestWriter struct {
+	c       *clientConn
+	req     *http.Request
+	pending net.Buffers // bytes to write before further bytes are taken from the body
+	rest    int64       // bytes that must still be taken from the body
 }
 
-// wrongLength returns an error if the length of a body, n, is not the announced length.
-func wrongLength(req *http.Request, n int64) error {
-	if n == req.ContentLength {
+// newRequestWriter takes the head of req, and the body if it is short. The connection must not get
+// another requestWriter before req is written.
+func newRequestWriter(c *clientConn, req *http.Request) (*requestWriter, error) {
+	c.head.write(req)
+	w := &requestWriter{c: c, req: req, rest: req.ContentLength}
+	if w.rest > 0 && int64(c.head.Len())+w.rest <= int64(c.t.o.BufferSize) {
+		n, err := io.Copy(&c.head, req.Body)
+		if w.rest -= n; err != nil {
+			return nil, err
+		}
+		if w.rest != 0 {
+			return nil, errWrongLength
+		}
+	}
+	w.pending = net.Buffers{c.head.Bytes()}
+	return w, nil
+}
+
+// errWrongLength is the error of a request whose body has not the announced length.
+var errWrongLength = errors.New("the body of the request has not the length of Content-Length")
+
+// run writes the request, and counts the bytes in clientConn.written. If run fails because of a
+// deadline, calling it again continues.
+func (w *requestWriter) run() error {
+	if w.rest > 0 {
+		if _, err := io.Copy(w, w.req.Body); err != nil {
+			return err
+		}
+		if w.rest > 0 {
+			return errWrongLength
+		}
+	}
+	return w.flush()
+}
+
+// Write takes b, the next part of the body, and writes it after all that is pending. It returns
+// len(b) even if not all of b was written: the rest is pending.
+func (w *requestWriter) Write(b []byte) (int, error) {
+	if int64(len(b)) > w.rest {
+		return 0, errWrongLength
+	}
+	w.rest -= int64(len(b))
+	w.pending = append(w.pending, b)
+	return len(b), w.flush()
+}
+
+// flush writes all that is pending.
+func (w *requestWriter) flush() error {
+	if len(w.pending) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the body of the request has %d bytes instead of %d", n, req.ContentLength)
-}
-
-// A bodyWriter writes the head of a request together with the first part of the body, and then the
-// other parts. A body with a WriteTo, such as that of a bytes.Reader, has only one part.
-type bodyWriter struct {
-	c    *clientConn
-	rest int64 // bytes that are missing
-}
-
-func (w *bodyWriter) Write(b []byte) (int, error) {
-	if int64(len(b)) > w.rest {
-		return 0, errors.New("the body of the request is longer than announced")
-	}
-	parts := net.Buffers{b}
-	head := int64(w.c.head.Len())
-	if head > 0 {
-		parts = net.Buffers{w.c.head.Bytes(), b}
-	}
-	n, err := parts.WriteTo(w.c.Conn)
+	n, err := w.pending.WriteTo(w.c.Conn)
 	w.c.written += n
-	w.c.head.Reset()
-	n = max(n-head, 0)
-	w.rest -= n
-	return int(n), err
+	return err
 }
 
 func closeBody(req *http.Request) {

@@ -135,7 +135,7 @@ func TestResponsesEqualThoseOfNetHTTP(t *testing.T) {
 				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 					GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }})
 				got, body := roundTrip(t, tr, request(ctx, test.method, test.body))
-				// The goroutine that writes a long body may end late.
+				// The goroutine that writes the rest of a long body may end late.
 				want := i > 0 && !test.closes
 				if reused != want && len(test.body) <= maxInlineBody {
 					t.Errorf("request %d: connection reused %v, want %v", i, reused, want)
