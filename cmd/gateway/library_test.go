@@ -2,26 +2,33 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"mcpgateway/internal/wire"
 )
 
-// If a server sends more bytes than its response, net/http writes a message. The message is logged
-// at level debug, without the secret. (Package log has one logger for the process: this test must
-// not run in parallel.)
+// If a server sends more bytes than its response over TLS, net/http writes a message. The message
+// is logged at level debug, without the secret. (Package log has one logger for the process: this
+// test must not run in parallel.)
 func TestLibraryMessagesAreLogged(t *testing.T) {
 	const secret = "tok-q9ZkTm4vXr7Lw2Pb8N"
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	other := httptest.NewTLSServer(nil) // for its certificate
+	other.Close()
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: other.TLS.Certificates})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
+	ca := file(t, "ca.pem", string(pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw})))
 	go func() {
 		for {
 			c, err := ln.Accept()
@@ -31,8 +38,8 @@ func TestLibraryMessagesAreLogged(t *testing.T) {
 			go serveUnsolicited(c, secret)
 		}
 	}()
-	path := file(t, "gateway.yaml", "state: none\nlog: {format: json}\nbackends:\n- {name: a, url: 'http://"+ln.Addr().String()+
-		"/mcp', era: legacy, headers: {Authorization: Bearer "+secret+"}}\n")
+	path := file(t, "gateway.yaml", "state: none\nlog: {format: json}\nbackends:\n- {name: a, url: 'https://"+ln.Addr().String()+
+		"/mcp', tls: {ca: '"+ca+"'}, era: legacy, headers: {Authorization: Bearer "+secret+"}}\n")
 	for _, verb := range []string{"tools", "check", "call works", "serve"} {
 		for _, level := range []string{"debug", "error"} {
 			c := runPiped(t, nil, append(strings.Fields(verb), "-c", path, "--log-level", level)...)

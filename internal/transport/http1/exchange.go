@@ -31,7 +31,7 @@ const (
 
 // An exchange is one request on one connection, and its response.
 type exchange struct {
-	c     *clientConn
+	c     *pooledConn
 	req   *http.Request
 	trace *httptrace.ClientTrace
 

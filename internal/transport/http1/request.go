@@ -120,7 +120,7 @@ func (b *requestHead) write(req *http.Request) {
 // A requestWriter writes one request. A body with a WriteTo, such as that of a bytes.Reader, is
 // written in one system call with the head.
 type requestWriter struct {
-	c       *clientConn
+	c       *pooledConn
 	req     *http.Request
 	pending net.Buffers // bytes to write before further bytes are taken from the body
 	rest    int64       // bytes that must still be taken from the body
@@ -128,7 +128,7 @@ type requestWriter struct {
 
 // newRequestWriter takes the head of req, and the body if it is short. The connection must not get
 // another requestWriter before req is written.
-func newRequestWriter(c *clientConn, req *http.Request) (*requestWriter, error) {
+func newRequestWriter(c *pooledConn, req *http.Request) (*requestWriter, error) {
 	c.head.write(req)
 	w := &requestWriter{c: c, req: req, rest: req.ContentLength}
 	if w.rest > 0 && int64(c.head.Len())+w.rest <= int64(c.t.o.BufferSize) {
@@ -147,7 +147,7 @@ func newRequestWriter(c *clientConn, req *http.Request) (*requestWriter, error) 
 // errWrongLength is the error of a request whose body has not the announced length.
 var errWrongLength = errors.New("the body of the request has not the length of Content-Length")
 
-// run writes the request, and counts the bytes in clientConn.written. If run fails because of a
+// run writes the request, and counts the bytes in pooledConn.written. If run fails because of a
 // deadline, calling it again continues.
 func (w *requestWriter) run() error {
 	if w.rest > 0 {

@@ -41,7 +41,7 @@ type RoundTripper struct {
 	o Options
 
 	mu    sync.Mutex
-	idle  []*clientConn // the connection that has been idle for the longest time is first
+	idle  []*pooledConn // the connection that has been idle for the longest time is first
 	timer *time.Timer   // runs closeExpired; nil = not running
 }
 
@@ -126,7 +126,7 @@ func rewound(req *http.Request) *http.Request {
 }
 
 // conn returns an idle connection that the server has not closed, or a new connection.
-func (t *RoundTripper) conn(ctx context.Context) (*clientConn, error) {
+func (t *RoundTripper) conn(ctx context.Context) (*pooledConn, error) {
 	for {
 		t.mu.Lock()
 		last := len(t.idle) - 1
@@ -152,13 +152,13 @@ func (t *RoundTripper) conn(ctx context.Context) (*clientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &clientConn{Conn: raw, t: t, check: newIdleCheck(raw)}
+	c := &pooledConn{Conn: raw, t: t, check: newIdleCheck(raw)}
 	c.r = bufio.NewReaderSize((*limitedReader)(c), t.o.BufferSize)
 	return c, nil
 }
 
 // keep adds c to the idle connections, or closes c.
-func (t *RoundTripper) keep(c *clientConn) {
+func (t *RoundTripper) keep(c *pooledConn) {
 	c.idleSince = time.Now()
 	c.check.begin()
 	t.mu.Lock()
@@ -210,16 +210,16 @@ func (t *RoundTripper) CloseIdleConnections() {
 }
 
 // removeLocked removes the first n idle connections and returns them.
-func (t *RoundTripper) removeLocked(n int) []*clientConn {
-	removed := append([]*clientConn(nil), t.idle[:n]...)
+func (t *RoundTripper) removeLocked(n int) []*pooledConn {
+	removed := append([]*pooledConn(nil), t.idle[:n]...)
 	rest := copy(t.idle, t.idle[n:])
 	clear(t.idle[rest:])
 	t.idle = t.idle[:rest]
 	return removed
 }
 
-// A clientConn is one connection to the server. One exchange uses it at a time.
-type clientConn struct {
+// A pooledConn is one connection to the server. One exchange uses it at a time.
+type pooledConn struct {
 	net.Conn
 	t         *RoundTripper
 	r         *bufio.Reader // reads through limitedReader
@@ -233,7 +233,7 @@ type clientConn struct {
 }
 
 // closeIdle closes a connection that was added to the idle connections.
-func (c *clientConn) closeIdle() {
+func (c *pooledConn) closeIdle() {
 	c.Close()
 	c.check.end()
 }
@@ -241,12 +241,12 @@ func (c *clientConn) closeIdle() {
 // errHeaderTooLong is the error of a response whose headers exceed Options.MaxHeaderBytes.
 var errHeaderTooLong = errors.New("the headers of the response are too long")
 
-// unlimited is the value of clientConn.headerBytes while a body is read.
+// unlimited is the value of pooledConn.headerBytes while a body is read.
 const unlimited = math.MaxInt
 
-// A limitedReader reads a clientConn. While the headers of a response are read, it reads at most
-// clientConn.headerBytes bytes.
-type limitedReader clientConn
+// A limitedReader reads a pooledConn. While the headers of a response are read, it reads at most
+// pooledConn.headerBytes bytes.
+type limitedReader pooledConn
 
 func (r *limitedReader) Read(b []byte) (int, error) {
 	if r.headerBytes == unlimited {
