@@ -19,6 +19,7 @@ import (
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // An inProcess is the gateway with its HTTP server, assembled in this process like in
@@ -65,19 +66,26 @@ func newInProcess(t testing.TB, o inProcessOptions, list ...config.Backend) *inP
 		Backends: in.set, Observers: o.observers, Info: info, MaxInFlight: c.Limits.InFlight,
 		Log: log,
 	})
+	requests := gatewaypkg.NewRequestServer(gw)
 	server := httpserver.New(httpserver.Options{
 		OpenSession: func(
 			v httpserver.SessionInfo, out transport.Writer,
 		) httpserver.SessionHandler {
 			return gw.Open(v.ID, v.Principal, out)
 		},
-		ServeStateless: func(ctx context.Context, v httpserver.SessionInfo, conn transport.Conn) {
-			_ = gw.Serve(ctx, v.ID, v.Principal, conn)
+		ServeRequest: func(
+			v httpserver.SessionInfo, m wire.Message, out transport.Writer,
+		) (cancel func()) {
+			return requests.ServeRequest(v.ID, v.Principal, m, out)
 		},
-		ValidateHeaders: gw.ValidateHeaders,
-		MessageLimit:    int(c.Limits.Message), MaxSessions: c.Limits.Sessions, IdleTimeout: o.idle,
-		RetainLimit: int(c.Limits.Events),
-		Loopback:    true, Log: log,
+		ShutDownRequests: requests.ShutDown,
+		ValidateHeaders:  gw.ValidateHeaders,
+		MessageLimit:     int(c.Limits.Message),
+		MaxSessions:      c.Limits.Sessions,
+		IdleTimeout:      o.idle,
+		RetainLimit:      int(c.Limits.Events),
+		Loopback:         true,
+		Log:              log,
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 
 	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // runCommand executes a command line and returns its output.
@@ -40,8 +40,11 @@ func runCommand(t *testing.T, args ...string) (code int, stdout, stderr string) 
 // token, and sends no other request.
 func TestImportOmitsRunningGateway(t *testing.T) {
 	d := httpserver.New(httpserver.Options{
-		ServeStateless: func(context.Context, httpserver.SessionInfo, transport.Conn) { t.Error("a session was opened") },
-		Tokens:         []string{"secret"},
+		ServeRequest: func(httpserver.SessionInfo, wire.Message, transport.Writer) func() {
+			t.Error("a request was served")
+			return nil
+		},
+		Tokens: []string{"secret"},
 	})
 	plain, secure, other := httptest.NewServer(d), httptest.NewTLSServer(d), httptest.NewServer(nil)
 	for _, s := range []*httptest.Server{plain, secure, other} {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,10 +11,12 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"mcpgateway/gateway"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/reload"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // listen opens the listener and creates the HTTP server for it. It returns an error if the tokens
@@ -27,29 +28,33 @@ func (s *service) listen() (net.Listener, error) {
 		return nil, err
 	}
 	s.mask.SetSecrets(append(config.Secrets(c), tokens...)...)
+	requests := gateway.NewRequestServer(s.gateway)
 	o := httpserver.Options{
 		OpenSession: func(
 			v httpserver.SessionInfo, out transport.Writer,
 		) httpserver.SessionHandler {
 			return s.gateway.Open(v.ID, v.Principal, out)
 		},
-		ServeStateless: func(ctx context.Context, v httpserver.SessionInfo, conn transport.Conn) {
-			_ = s.gateway.Serve(ctx, v.ID, v.Principal, conn) // logged by the gateway
+		ServeRequest: func(
+			v httpserver.SessionInfo, m wire.Message, out transport.Writer,
+		) (cancel func()) {
+			return requests.ServeRequest(v.ID, v.Principal, m, out)
 		},
-		ValidateHeaders: s.gateway.ValidateHeaders,
-		OnRejected:      s.gateway.RecordRejected,
-		PendingBackends: func() []string { return unsettled(enabled(s.backends.Status())) },
-		Via:             s.via,
-		MessageLimit:    int(c.Limits.Message),
-		MaxSessions:     c.Limits.Sessions,
-		IdleTimeout:     c.Limits.SessionIdle,
-		RetainLimit:     int(c.Limits.Events),
-		BacklogLimit:    c.Limits.Outbox,
-		Tokens:          tokens,
-		Origins:         c.Origins,
-		Hosts:           c.Hosts,
-		Loopback:        c.Loopback(),
-		Log:             s.log,
+		ShutDownRequests: requests.ShutDown,
+		ValidateHeaders:  s.gateway.ValidateHeaders,
+		OnRejected:       s.gateway.RecordRejected,
+		PendingBackends:  func() []string { return unsettled(enabled(s.backends.Status())) },
+		Via:              s.via,
+		MessageLimit:     int(c.Limits.Message),
+		MaxSessions:      c.Limits.Sessions,
+		IdleTimeout:      c.Limits.SessionIdle,
+		RetainLimit:      int(c.Limits.Events),
+		BacklogLimit:     c.Limits.Outbox,
+		Tokens:           tokens,
+		Origins:          c.Origins,
+		Hosts:            c.Hosts,
+		Loopback:         c.Loopback(),
+		Log:              s.log,
 	}
 	pair, err := reload.LoadCertificate(s.Loaded, c.TLS)
 	if err != nil {

@@ -109,9 +109,9 @@ func TestRemovedTokenOpensNothing(t *testing.T) {
 		herr.status != 401 {
 		t.Errorf("open: %+v", herr)
 	}
-	if herr := h.server.stateless.start(&statelessExchange{server: h.server,
+	if herr := h.server.stateless.add(&statelessExchange{server: h.server,
 		principal: principal}); herr == nil || herr.status != 401 {
-		t.Errorf("start: %+v", herr)
+		t.Errorf("add: %+v", herr)
 	}
 }
 

@@ -130,7 +130,7 @@ func TestAllocations_OfEvents(t *testing.T) {
 
 // BenchmarkStatelessCall measures a call without a session.
 func BenchmarkStatelessCall(b *testing.B) {
-	srv := New(Options{ServeStateless: serveEcho})
+	srv := New(Options{ServeRequest: serveEcho})
 	url := startBenchServer(b, srv)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

@@ -1,14 +1,12 @@
 package httpserver
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -157,11 +155,9 @@ func TestSlotIsFreeAfterResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
 			o.MaxSessions = 1
-			o.ServeStateless = func(_ context.Context, _ SessionInfo, c transport.Conn) {
-				m, _, _ := c.Read()
-				_ = c.Write(wire.NewResult(m.ID(), []byte("{}")), "")
-				_, _, _ = c.Read()
-				time.Sleep(slotWait / 2)
+			o.ServeRequest = func(_ SessionInfo, m wire.Message, out transport.Writer) func() {
+				_ = out.Write(wire.NewResult(m.ID(), []byte("{}")), "")
+				return func() {}
 			}
 		})
 		for range 100 {

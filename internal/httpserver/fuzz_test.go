@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -48,17 +47,15 @@ func openEcho(_ SessionInfo, out transport.Writer) SessionHandler {
 	return echoHandler{silentHandler{out}}
 }
 
-func serveEcho(ctx context.Context, _ SessionInfo, c transport.Conn) {
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	for m, _, err := c.Read(); err == nil; m, _, err = c.Read() {
-		echoHandler{silentHandler{c}}.Receive(m)
-	}
+func serveEcho(_ SessionInfo, m wire.Message, out transport.Writer) (cancel func()) {
+	echoHandler{silentHandler{out}}.Receive(m)
+	return func() {}
 }
 
 // For any body and headers there is no panic, no 5xx status, and a valid response. A modern request
 // neither needs nor gets a session, and the response has the id of the request.
 func FuzzPost(f *testing.F) {
-	srv := New(Options{OpenSession: openEcho, ServeStateless: serveEcho, MessageLimit: 64 << 10,
+	srv := New(Options{OpenSession: openEcho, ServeRequest: serveEcho, MessageLimit: 64 << 10,
 		MaxSessions: 1 << 30, IdleTimeout: time.Second, Loopback: true})
 	go srv.sessions.sweep(f.Context())
 	open := func() string {

@@ -10,13 +10,13 @@ import (
 
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A modernTool serves one modern request like testTool. It does not respond to a call of "wait".
 type modernTool struct {
 	testTool
 	waiting chan<- bool
-	waited  bool
 }
 
 func (s *modernTool) HandleRequest(r *peer.Request) {
@@ -27,7 +27,6 @@ func (s *modernTool) HandleRequest(r *peer.Request) {
 			`,"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},` +
 			`"ttlMs":0,"cacheScope":"private"}`))
 	case r.Name() == "wait":
-		s.waited = true
 		s.waiting <- true
 	case r.Method() == "tools/call":
 		r.Notify(progressNotification(1))
@@ -39,17 +38,15 @@ func (s *modernTool) HandleRequest(r *peer.Request) {
 
 // The client of the Go SDK detects the modern generation, is served, and cancels a call.
 func TestGoSDKClient(t *testing.T) {
-	started, exchangeEnded := make(chan bool), make(chan error, 1)
+	started, cancelled := make(chan bool), make(chan bool, 1)
 	open := func(_ SessionInfo, out transport.Writer) SessionHandler {
 		t.Error("the client has opened a session")
 		return silentHandler{out}
 	}
 	srv := New(Options{Loopback: true, OpenSession: open,
-		ServeStateless: func(ctx context.Context, _ SessionInfo, c transport.Conn) {
+		ServeRequest: func(_ SessionInfo, m wire.Message, out transport.Writer) func() {
 			s := &modernTool{waiting: started}
-			if err := peer.New(c, s, peer.Options{}).Run(ctx); s.waited {
-				exchangeEnded <- err
-			}
+			return servePeer(s, m, out, func() { cancelled <- true })
 		}})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -92,9 +89,7 @@ func TestGoSDKClient(t *testing.T) {
 	if err := <-called; !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled call: %v", err)
 	}
-	if err := <-exchangeEnded; !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("its exchange ended with %v", err)
-	}
+	<-cancelled
 	_ = c.Close()
 	cancel()
 	if err := <-ended; err != nil {

@@ -147,8 +147,8 @@ func TestHalfClosedConnectionGetsReadyResponse(t *testing.T) {
 			handler.Peer = peer.NewPush(out, disconnectingServer{leaving}, peer.Options{})
 			return handler
 		},
-		ServeStateless: func(ctx context.Context, _ SessionInfo, c transport.Conn) {
-			_ = peer.New(c, disconnectingServer{leaving}, peer.Options{}).Run(ctx)
+		ServeRequest: func(_ SessionInfo, m wire.Message, out transport.Writer) func() {
+			return servePeer(disconnectingServer{leaving}, m, out, func() {})
 		},
 	})
 	defer srv.shutDown(func() {})

@@ -43,8 +43,9 @@ type testHandler struct {
 	*peer.Peer
 	transport.Writer
 	SessionInfo
-	closed chan error // reason of the end; capacity 1
-	reason error      // argument of Closed; valid once closed has a value
+	stateless bool       // handler of a stateless request
+	closed    chan error // reason of the end; capacity 1
+	reason    error      // argument of Closed; valid once closed has a value
 }
 
 func newTestHandler(info SessionInfo, out transport.Writer) *testHandler {
@@ -81,7 +82,7 @@ func newHarness(t *testing.T, change func(*Options)) *harness {
 	h := &harness{T: t, heldRequests: make(chan *peer.Request, 5000),
 		notifications: make(chan string, 5000), handlers: make(chan *testHandler, 20000),
 		accept: make(chan net.Conn), done: make(chan struct{})}
-	o := Options{OpenSession: h.openSession, ServeStateless: h.serveStateless,
+	o := Options{OpenSession: h.openSession, ServeRequest: h.serveRequest,
 		MessageLimit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
@@ -171,7 +172,7 @@ func (h *harness) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// openSession and serveStateless serve sessions and single requests: "echo" returns its params, the
+// openSession and serveRequest serve sessions and single requests: "echo" returns its params, the
 // test responds to "hold", and other methods are errors.
 func (h *harness) openSession(info SessionInfo, out transport.Writer) SessionHandler {
 	handler := newTestHandler(info, out)
@@ -183,11 +184,27 @@ func (h *harness) openSession(info SessionInfo, out transport.Writer) SessionHan
 	return handler
 }
 
-func (h *harness) serveStateless(ctx context.Context, info SessionInfo, c transport.Conn) {
-	handler := newTestHandler(info, c)
-	handler.Peer = peer.New(c, &echoServer{h, handler}, peer.Options{})
+func (h *harness) serveRequest(
+	info SessionInfo, m wire.Message, out transport.Writer,
+) (cancel func()) {
+	handler := newTestHandler(info, out)
+	handler.stateless = true
 	h.handlers <- handler
-	handler.closed <- handler.Run(ctx)
+	return servePeer(&echoServer{h, handler}, m, out, func() {
+		handler.closed <- transport.ErrClosed
+	})
+}
+
+// servePeer passes a request to a peer.Handler. The result closes the request and calls cancelled.
+func servePeer(
+	h peer.Handler, m wire.Message, out transport.Writer, cancelled func(),
+) (cancel func()) {
+	r := peer.NewRequest(out, m)
+	h.HandleRequest(r)
+	return func() {
+		r.Close(nil)
+		cancelled()
+	}
 }
 
 type echoServer struct {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -55,6 +56,7 @@ func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	<-failed
 	conns.wait(0)
 	srv.active.close()
+	srv.stateless.cancelling.Wait()
 	srv.rejections.flush()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
@@ -69,6 +71,8 @@ func (srv *Server) shutDown(refused func()) {
 	srv.stateless.refuseNew()
 	refused()
 	srv.cancel()
+	var requests sync.WaitGroup
+	requests.Go(srv.stateless.shutDown)
 	srv.sessions.shutDown()
-	srv.stateless.running.Wait()
+	requests.Wait()
 }

@@ -1,15 +1,16 @@
 // Package httpserver is the HTTP server transport for clients: streamable HTTP of both generations
 // at /mcp, and HTTP+SSE (2024-11-05) at /sse. Each session has a [SessionHandler], provided by the
 // gateway: the session passes the client's messages to the handler, and the handler writes to a
-// [transport.Writer]. Each request of the modern generation becomes a [transport.Conn] of its own.
-// The generation is determined for each message, so both generations work side by side.
+// [transport.Writer]. Each request of the modern generation is passed to Options.ServeRequest, with
+// a [transport.Writer] of its own. The generation is determined for each message, so both
+// generations work side by side.
 //
 //	ServeHTTP ─ accessControl.admit (Host, Origin), authenticate
 //	  ├ POST /mcp    post.go
 //	  │   ├ in a session    registerPost ─ deliver ─► SessionHandler.Receive
 //	  │   │                   └ writeResponse ◄─ sseStream ◄─ streamSet ◄─ Writer.Write
-//	  │   └ stateless.go    statelessTable.validate ─ start ─► Conn.Read
-//	  │                       └ statelessExchange.respond ◄─ Conn.Write
+//	  │   └ stateless.go    statelessTable.validate ─ serve ─► Options.ServeRequest
+//	  │                       └ statelessExchange.respond ◄─ Writer.Write
 //	  ├ GET /mcp     get.go ─ streamEvents: the standalone stream, or a resumed one
 //	  ├ DELETE /mcp  get.go ─ closeWith
 //	  └ /sse, /message  httpsse.go
@@ -34,16 +35,23 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Options configure a Server. Only OpenSession and ServeStateless are required.
+// Options configure a Server. Only OpenSession and ServeRequest are required.
 type Options struct {
 	// OpenSession begins a session and returns its handler. The handler writes messages for the
 	// client to out. OpenSession must not block.
 	OpenSession func(info SessionInfo, out transport.Writer) SessionHandler
-	// ServeStateless serves a single request of the modern generation and returns when the exchange
-	// is over. It runs on a goroutine of its own; the Server waits for this goroutine. ctx is done
-	// when the Server shuts down; then ServeStateless must return, possibly after a grace period.
-	// Messages written during that period are still sent.
-	ServeStateless func(ctx context.Context, info SessionInfo, c transport.Conn)
+	// ServeRequest serves a single request of the modern generation. It is called on the goroutine
+	// of the HTTP request and must not block. Notifications and the response are written to out,
+	// before ServeRequest returns or later, on any goroutine; other requests are rejected by out.
+	// The Server calls cancel at most once, without locks held, if the exchange ends before the
+	// response is written: the client has disconnected, out was closed, or the token of the client
+	// was removed.
+	ServeRequest func(info SessionInfo, m wire.Message, out transport.Writer) (cancel func())
+	// ShutDownRequests is called when the Server shuts down; ServeRequest has returned and is not
+	// called again. ShutDownRequests must end the open requests, possibly after a grace period;
+	// messages written during that period are still sent. When it returns, the Server closes the
+	// requests that are still open. nil = the Server closes them at once.
+	ShutDownRequests func()
 	// ValidateHeaders checks the headers of a modern request whose _meta and header
 	// MCP-Protocol-Version contain the same supported revision. get returns the values of a header.
 	// A non-nil error becomes the response. ValidateHeaders is called concurrently, before the
@@ -112,11 +120,6 @@ type SessionInfo struct {
 	// Principal identifies the token of the client without revealing it; "" without
 	// authentication.
 	Principal string
-	// Stateless is true for a single request of the modern generation. Read of its Conn returns the
-	// request, and then blocks until the exchange has ended, because the response is written or the
-	// client has disconnected (which cancels the request). Only notifications and the response can
-	// be written; requests are rejected.
-	Stateless bool
 }
 
 // A Server is the HTTP server of the gateway. Create it with New.
@@ -124,8 +127,7 @@ type Server struct {
 	opts   Options
 	log    *slog.Logger
 	access *accessControl
-	// ctx is the context of ServeStateless and of the sweep of idle sessions; done when the Server
-	// shuts down.
+	// ctx is the context of the sweep of idle sessions; done when the Server shuts down.
 	ctx    context.Context
 	cancel context.CancelFunc
 

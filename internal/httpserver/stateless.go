@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"mcpgateway/internal/protocol"
-	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
@@ -34,11 +33,13 @@ func headersAreModern(r *http.Request, inSession bool) bool {
 
 // A statelessTable contains the open requests of the modern generation.
 type statelessTable struct {
-	serve           func(context.Context, SessionInfo, transport.Conn)    // Options.ServeStateless
-	validateHeaders func(wire.Message, func(string) []string) *wire.Error // Options.ValidateHeaders
-	ctx             context.Context                                       // context of serve
-	// running counts the goroutines in serve. It is incremented only under mu, before the shutdown.
-	running sync.WaitGroup
+	opts *Options
+	// calling counts the calls of ServeRequest that have not returned. It is incremented only under
+	// mu, before the shutdown.
+	calling sync.WaitGroup
+	// cancelling counts the goroutines that cancel the requests of closed exchanges. It is
+	// incremented only during an HTTP exchange.
+	cancelling sync.WaitGroup
 
 	mu       sync.Mutex
 	limit    openLimit
@@ -50,8 +51,7 @@ type statelessTable struct {
 func newStatelessTable(srv *Server) *statelessTable {
 	o := &srv.opts
 	t := &statelessTable{
-		serve: o.ServeStateless, validateHeaders: o.ValidateHeaders, ctx: srv.ctx,
-		exchanges: make(map[*statelessExchange]struct{}),
+		opts: o, exchanges: make(map[*statelessExchange]struct{}),
 		limit: openLimit{
 			access: srv.access, max: o.MaxSessions, log: o.Log,
 			logMessage: "too many requests without a session",
@@ -62,9 +62,9 @@ func newStatelessTable(srv *Server) *statelessTable {
 	return t
 }
 
-// start starts ServeStateless for e, unless a limit is reached, the Server shuts down, or the token
-// was removed.
-func (t *statelessTable) start(e *statelessExchange) *httpError {
+// add adds an exchange, unless a limit is reached, the Server shuts down, or the token was removed.
+// The caller must call calling.Done after the call of ServeRequest.
+func (t *statelessTable) add(e *statelessExchange) *httpError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.awaitSlotLocked(e.principal)
@@ -72,13 +72,7 @@ func (t *statelessTable) start(e *statelessExchange) *httpError {
 		return herr
 	}
 	t.exchanges[e] = struct{}{}
-	e.lease.retain()
-	t.running.Go(func() {
-		info := SessionInfo{ID: e.logID, Principal: e.principal.String(), Stateless: true}
-		t.serve(t.ctx, info, e)
-		_ = e.Close()
-		e.release()
-	})
+	t.calling.Add(1)
 	return nil
 }
 
@@ -121,7 +115,18 @@ func (t *statelessTable) all() []*statelessExchange {
 	return slices.Collect(maps.Keys(t.exchanges))
 }
 
-// refuseNew makes start fail from now on.
+// shutDown ends the open requests and waits for ShutDownRequests. The caller has called refuseNew.
+func (t *statelessTable) shutDown() {
+	t.calling.Wait()
+	if t.opts.ShutDownRequests != nil {
+		t.opts.ShutDownRequests()
+	}
+	for _, e := range t.all() {
+		_ = e.Close()
+	}
+}
+
+// refuseNew makes add fail from now on.
 func (t *statelessTable) refuseNew() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,14 +156,29 @@ func (t *statelessTable) servePost(x *httpExchange, p *postedMessage) {
 	}
 	if herr == nil {
 		e := newStatelessExchange(x, p)
-		if herr = t.start(e); herr == nil {
-			if !e.respond(x.r.Context(), p.accept) {
+		if herr = t.add(e); herr == nil {
+			if !t.serve(x.r.Context(), e, p.accept) {
 				abort()
 			}
 			return
 		}
 	}
 	x.rejectPosted(p, "", herr)
+}
+
+// serve passes the request to ServeRequest and sends the response. It returns false if the client
+// did not get the complete response; then the caller must call abort.
+func (t *statelessTable) serve(
+	ctx context.Context, e *statelessExchange, accepted acceptedFormat,
+) bool {
+	defer e.finish()
+	if ctx.Err() == nil && e.currentState() == exchangeOpen { // its token may have been removed
+		e.call()
+	} else {
+		e.server.rejections.report(e.request, e.logID, errClientGone)
+	}
+	t.calling.Done()
+	return e.respond(ctx, accepted)
 }
 
 // validate checks that the headers and _meta of a request are consistent. Clients may rely
@@ -177,10 +197,10 @@ func (t *statelessTable) validate(r *http.Request, m wire.Message) *httpError {
 	case rpcErr != nil:
 		return &httpError{status: http.StatusBadRequest, err: rpcErr}
 	}
-	if t.validateHeaders == nil {
+	if t.opts.ValidateHeaders == nil {
 		return nil
 	}
-	if rpcErr := t.validateHeaders(m, r.Header.Values); rpcErr != nil {
+	if rpcErr := t.opts.ValidateHeaders(m, r.Header.Values); rpcErr != nil {
 		return &httpError{status: statusForCode(rpcErr.Code), err: rpcErr}
 	}
 	return nil

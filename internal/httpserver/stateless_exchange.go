@@ -5,9 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"mcpgateway/internal/protocol"
@@ -16,43 +17,41 @@ import (
 )
 
 // A statelessExchange is one request of the modern generation and its response. It is the
-// [transport.Conn] for Options.ServeStateless: Read returns the request, and written messages go to
-// the client in the response to its POST. The exchange ends when the response is written, Close is
-// called, or the client disconnects, which cancels the request. Read then returns
-// [transport.ErrClosed].
+// [transport.Writer] for Options.ServeRequest: written messages go to the client in the response to
+// its POST. All of its work, except Write and Close, is done on the goroutine of the HTTP request.
 type statelessExchange struct {
-	server       *Server
-	principal    principalID
-	request      wire.Message
-	isListen     bool            // request is a subscriptions/listen
-	jsonOnly     bool            // the client does not accept events
-	requestRead  bool            // Read has returned request; used by the reading goroutine only
-	disconnected <-chan struct{} // closed when the client disconnects
-	closed       chan struct{}   // closed when ended is set
-	refs         atomic.Int32    // number of users: ServeStateless and the HTTP exchange
-	lease        *bodyLease      // lease for the request body
-	logID        string          // id in logs
+	server    *Server
+	principal principalID
+	logID     string // id in logs
+	request   wire.Message
+	jsonOnly  bool // the client does not accept events
 
 	mu           sync.Mutex
-	ended        bool
-	hasResponse  bool
+	state        exchangeState
+	cancel       func()        // result of ServeRequest; nil = unknown, or not needed any more
 	status       int           // HTTP status of the response if it is sent as JSON
 	writer       *streamWriter // nil once the HTTP exchange has ended
-	queue        eventQueue
+	streaming    bool          // messages are sent as events
+	queue        eventQueue    // unwritten messages
 	backlog      backlog
 	lastProgress time.Time // time of the client's last read, or of the start of the backlog
 }
 
+// An exchangeState is the state of a statelessExchange.
+type exchangeState int
+
+const (
+	exchangeOpen     exchangeState = iota
+	exchangeAnswered               // the response was written to the exchange
+	exchangeClosed                 // ended without a response; a connected client gets an error
+)
+
 func newStatelessExchange(x *httpExchange, p *postedMessage) *statelessExchange {
 	e := &statelessExchange{
-		server: x.srv, logID: newLogID(), principal: x.principal, request: p.m, lease: p.lease,
-		isListen:     p.m.Method() == protocol.MethodSubscriptionsListen,
-		jsonOnly:     p.accept == acceptJSON,
-		disconnected: x.r.Context().Done(), closed: make(chan struct{}),
-		status: http.StatusOK, writer: newStreamWriter(x.w),
+		server: x.srv, logID: newLogID(), principal: x.principal, request: p.m,
+		jsonOnly: p.accept == acceptJSON, status: http.StatusOK, writer: newStreamWriter(x.w),
 	}
 	e.backlog.disconnect, e.backlog.logID = e.disconnect, e.logID
-	e.refs.Store(2)
 	return e
 }
 
@@ -72,41 +71,34 @@ const (
 	stallTimeout     = 5 * time.Second
 )
 
-// release drops one reference. Dropping the last reference frees the slot.
-func (e *statelessExchange) release() {
-	if e.refs.Add(-1) > 0 {
-		return
-	}
-	e.lease.release()
-	e.server.stateless.remove(e)
-}
-
-// Read implements transport.Conn. It returns the request, unless the exchange has already ended,
-// and then blocks until the exchange has ended.
-func (e *statelessExchange) Read() (wire.Message, wire.ID, error) {
-	if !e.requestRead {
-		e.requestRead = true
-		select {
-		case <-e.closed:
-		case <-e.disconnected:
-		default:
-			return e.request, "", nil
+// call calls ServeRequest. A panic closes the exchange: net/http would recover it, and the gateway
+// may have sent the call.
+func (e *statelessExchange) call() {
+	defer func() {
+		if panicValue := recover(); panicValue != nil {
+			e.server.log.Error("request closed after a panic", "session", e.logID,
+				"err", fmt.Sprintf("%v\n%s", panicValue, debug.Stack()))
+			_ = e.Close()
 		}
-		e.server.rejections.report(e.request, e.logID, errClientGone)
+	}()
+	info := SessionInfo{ID: e.logID, Principal: e.principal.String()}
+	cancel := e.server.opts.ServeRequest(info, e.request, e)
+	e.mu.Lock()
+	state := e.state
+	if state == exchangeOpen {
+		e.cancel = cancel
 	}
-	select {
-	case <-e.closed:
-	case <-e.disconnected:
-		_ = e.Close()
+	e.mu.Unlock()
+	if state == exchangeClosed { // during the call
+		cancel()
 	}
-	return wire.Message{}, "", transport.ErrClosed
 }
 
 // errNoServerRequests is the error of Write for a request or batch, which clients without a session
 // do not accept.
 var errNoServerRequests = errors.New("a client without a session accepts no requests")
 
-// Write implements transport.Conn. Notifications are sent on the response stream, which ends with
+// Write implements transport.Writer. Notifications are sent on the response stream, which ends with
 // the response. A response to another id is dropped, and so is a notification to a client that
 // accepts only JSON. Write never waits for the client. Options.MessageLimit limits the unsent
 // messages; for a subscription, maxListenBacklog limits them if the client has read nothing for
@@ -115,7 +107,7 @@ func (e *statelessExchange) Write(m wire.Message, _ wire.ID) error {
 	e.mu.Lock()
 	defer e.accountAndUnlock()
 	switch {
-	case e.ended:
+	case e.state != exchangeOpen:
 		return transport.ErrClosed
 	case m.Kind() == wire.Request || m.Kind() == wire.Batch:
 		return errNoServerRequests
@@ -123,70 +115,17 @@ func (e *statelessExchange) Write(m wire.Message, _ wire.ID) error {
 		m.Kind() == wire.Notification && e.jsonOnly:
 		return nil
 	case e.queue.unsent >= e.server.opts.MessageLimit,
-		e.queue.unsent >= maxListenBacklog && e.isListen &&
-			time.Since(e.lastProgress) > stallTimeout:
+		e.queue.unsent >= maxListenBacklog && time.Since(e.lastProgress) > stallTimeout &&
+			e.request.Method() == protocol.MethodSubscriptionsListen:
 		return transport.ErrFull
 	}
 	e.appendLocked(m.Raw())
 	if m.Kind() == wire.Response {
-		e.hasResponse, e.status = true, responseStatus(m)
-		e.endLocked(transferTimeout(int64(e.queue.unsent)))
+		e.state, e.status, e.cancel = exchangeAnswered, responseStatus(m), nil
+		e.limitStreamLocked()
 	}
 	e.writer.wake()
 	return nil
-}
-
-// Backlogged reports whether the unsent messages reach an eighth of MessageLimit.
-func (e *statelessExchange) Backlogged() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return !e.ended && e.queue.unsent >= e.server.opts.MessageLimit/8
-}
-
-// Close implements transport.Conn. If there is no response yet, a connected client gets an error,
-// which it must read within closeDrainTimeout; Close does not wait for the client.
-func (e *statelessExchange) Close() error {
-	e.mu.Lock()
-	defer e.accountAndUnlock()
-	e.endLocked(closeDrainTimeout)
-	return nil
-}
-
-// disconnect ends the exchange because its client does not read, and has the largest backlog of
-// all clients. Unsent messages are dropped at once.
-func (e *statelessExchange) disconnect(int64) {
-	e.mu.Lock()
-	defer e.accountAndUnlock()
-	if e.writer == nil {
-		return
-	}
-	e.endLocked(0)
-	e.writer.setFinalDeadline(0)
-	e.queue = eventQueue{}
-}
-
-// accountAndUnlock releases mu and updates the server's backlog.
-func (e *statelessExchange) accountAndUnlock() {
-	delta := e.backlog.change(e.queue.unsent)
-	e.mu.Unlock()
-	e.server.backlogQuota.add(&e.backlog, delta)
-}
-
-var errUnanswered = wire.Errorf(wire.CodeInternalError,
-	"The request has ended without a response; outcome unknown: the call may have run")
-
-// endLocked ends the exchange. The client must read pending messages within timeout.
-func (e *statelessExchange) endLocked(timeout time.Duration) {
-	if e.ended {
-		return
-	}
-	e.ended = true
-	close(e.closed)
-	if !e.hasResponse {
-		e.appendLocked(wire.NewErrorResponse(e.request.ID(), errUnanswered).Raw())
-	}
-	e.writer.setFinalDeadline(timeout)
-	e.writer.wake()
 }
 
 func (e *statelessExchange) appendLocked(text []byte) {
@@ -194,6 +133,71 @@ func (e *statelessExchange) appendLocked(text []byte) {
 		e.lastProgress = time.Now()
 	}
 	e.queue.append(text)
+}
+
+// limitStreamLocked sets the deadline for the remaining events of a stream that has ended.
+func (e *statelessExchange) limitStreamLocked() {
+	switch {
+	case !e.streaming || e.writer == nil:
+	case e.state == exchangeAnswered:
+		e.writer.setFinalDeadline(transferTimeout(int64(e.queue.unsent)))
+	case e.state == exchangeClosed:
+		e.writer.setFinalDeadline(closeDrainTimeout)
+	}
+}
+
+// Backlogged reports whether the unsent messages reach an eighth of MessageLimit.
+func (e *statelessExchange) Backlogged() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state == exchangeOpen && e.queue.unsent >= e.server.opts.MessageLimit/8
+}
+
+// Close implements transport.Writer. If there is no response yet, the request is cancelled on
+// another goroutine, and a connected client gets an error, which it must read within
+// closeDrainTimeout; Close does not wait.
+func (e *statelessExchange) Close() error {
+	e.mu.Lock()
+	defer e.accountAndUnlock()
+	if cancel := e.closeLocked(); cancel != nil {
+		e.server.stateless.cancelling.Go(cancel) // the HTTP exchange has not ended, see finish
+	}
+	return nil
+}
+
+var errUnanswered = wire.Errorf(wire.CodeInternalError,
+	"The request has ended without a response; outcome unknown: the call may have run")
+
+// closeLocked ends an open exchange. A result that is not nil must be called without locks held.
+func (e *statelessExchange) closeLocked() (cancel func()) {
+	if e.state != exchangeOpen {
+		return nil
+	}
+	cancel = e.cancel
+	e.state, e.cancel = exchangeClosed, nil
+	e.appendLocked(wire.NewErrorResponse(e.request.ID(), errUnanswered).Raw())
+	e.limitStreamLocked()
+	e.writer.wake()
+	return cancel
+}
+
+// disconnect ends the exchange because its client does not read, and has the largest backlog of
+// all clients. Unsent messages are dropped at once.
+func (e *statelessExchange) disconnect(int64) {
+	_ = e.Close()
+	e.mu.Lock()
+	defer e.accountAndUnlock()
+	if e.writer != nil {
+		e.writer.setFinalDeadline(0)
+		e.queue = eventQueue{}
+	}
+}
+
+// accountAndUnlock releases mu and updates the server's backlog.
+func (e *statelessExchange) accountAndUnlock() {
+	delta := e.backlog.change(e.queue.unsent)
+	e.mu.Unlock()
+	e.server.backlogQuota.add(&e.backlog, delta)
 }
 
 // respond sends the messages until the exchange has ended or the client disconnects. It writes the
@@ -205,9 +209,8 @@ func (e *statelessExchange) appendLocked(text []byte) {
 // complete response; then the caller must call abort.
 func (e *statelessExchange) respond(ctx context.Context, accepted acceptedFormat) bool {
 	sw := e.writer
-	defer e.finish()
-	for wait := true; wait; wait = e.jsonOnly && !e.hasEnded() {
-		if !sw.waitForWake(ctx, keepAliveInterval) && !e.responded() {
+	for wait := true; wait; wait = e.jsonOnly && e.currentState() == exchangeOpen {
+		if !sw.waitForWake(ctx, keepAliveInterval) && e.currentState() != exchangeAnswered {
 			return false
 		}
 	}
@@ -218,20 +221,18 @@ func (e *statelessExchange) respond(ctx context.Context, accepted acceptedFormat
 	case e.jsonOnly:
 		return false // the client was disconnected
 	}
+	e.mu.Lock()
+	e.streaming = true
+	e.limitStreamLocked()
+	e.mu.Unlock()
 	beginSSE(sw.w)
 	return sw.sendEvents(ctx, nil, "", e.next)
 }
 
-func (e *statelessExchange) responded() bool {
+func (e *statelessExchange) currentState() exchangeState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.hasResponse
-}
-
-func (e *statelessExchange) hasEnded() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.ended
+	return e.state
 }
 
 // soleResponse returns the response and its status; nil if there is no response yet or there are
@@ -239,7 +240,7 @@ func (e *statelessExchange) hasEnded() bool {
 func (e *statelessExchange) soleResponse() ([]byte, int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.ended || len(e.queue.events) != 1 { // no events: the client was disconnected
+	if e.state == exchangeOpen || len(e.queue.events) != 1 { // no events: it was disconnected
 		return nil, 0
 	}
 	return e.queue.events[0], e.status
@@ -252,16 +253,19 @@ func (e *statelessExchange) next(previous [][]byte) (batch [][]byte, first int, 
 	e.queue.drop(min(len(previous), len(e.queue.events))) // there are none after disconnect
 	e.lastProgress = time.Now()
 	batch, first = e.queue.batch(previous)
-	return batch, first, !e.ended
+	return batch, first, e.state == exchangeOpen
 }
 
-// finish ends the HTTP exchange and the statelessExchange.
+// finish ends the HTTP exchange. It cancels the request if there is no response.
 func (e *statelessExchange) finish() {
 	e.mu.Lock()
-	e.endLocked(0)
-	_ = http.NewResponseController(e.writer.w).SetWriteDeadline(time.Time{}) // set by endLocked
+	cancel := e.closeLocked()
+	e.writer.removeFinalDeadline()
 	e.writer = nil
 	e.queue = eventQueue{}
 	e.accountAndUnlock()
-	e.release()
+	if cancel != nil {
+		cancel()
+	}
+	e.server.stateless.remove(e)
 }

@@ -126,24 +126,20 @@ func TestStatelessStream(t *testing.T) {
 	})
 }
 
-// A readOnceConn is a stateless exchange whose request was read.
-type readOnceConn struct {
-	transport.Conn
-	ended chan error // error of the second Read
+// A receivedRequest is a request that was passed to ServeRequest.
+type receivedRequest struct {
+	transport.Writer
+	cancelled chan bool // capacity 1
 }
 
-func readRequests(n int) (func(context.Context, SessionInfo, transport.Conn), chan readOnceConn) {
-	all := make(chan readOnceConn, n)
-	return func(_ context.Context, _ SessionInfo, c transport.Conn) {
-		g := readOnceConn{c, make(chan error, 1)}
-		m, _, err := c.Read()
-		if err != nil || m.Kind() != wire.Request {
-			g.ended <- fmt.Errorf("the request: %s, %v", m.Raw(), err)
-			return
-		}
+func receiveRequests(n int) (
+	func(SessionInfo, wire.Message, transport.Writer) func(), chan receivedRequest,
+) {
+	all := make(chan receivedRequest, n)
+	return func(_ SessionInfo, _ wire.Message, out transport.Writer) func() {
+		g := receivedRequest{out, make(chan bool, 1)}
 		all <- g
-		_, _, err = c.Read()
-		g.ended <- err
+		return func() { g.cancelled <- true }
 	}, all
 }
 
@@ -151,20 +147,20 @@ func readRequests(n int) (func(context.Context, SessionInfo, transport.Conn), ch
 // events, or has unread messages.
 func TestDisconnectCancelsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		serve, all := readRequests(1)
-		h := newHarness(t, func(o *Options) { o.ServeStateless = serve })
-		for name, before := range map[string]func(g readOnceConn, s func() *eventReader){
-			"headers": func(readOnceConn, func() *eventReader) {},
-			"events": func(g readOnceConn, s func() *eventReader) {
+		serve, all := receiveRequests(1)
+		h := newHarness(t, func(o *Options) { o.ServeRequest = serve })
+		for name, before := range map[string]func(g receivedRequest, s func() *eventReader){
+			"headers": func(receivedRequest, func() *eventReader) {},
+			"events": func(g receivedRequest, s func() *eventReader) {
 				_ = g.Write(logMessage(1), "")
 				s().want("", string(logMessage(1).Raw()))
 			},
-			"keep-alives": func(g readOnceConn, s func() *eventReader) {
+			"keep-alives": func(g receivedRequest, s func() *eventReader) {
 				if ev, err := s().next(); err != nil || ev.comment == "" {
 					t.Errorf("%+v %v", ev, err)
 				}
 			},
-			"unread": func(g readOnceConn, s func() *eventReader) {
+			"unread": func(g receivedRequest, s func() *eventReader) {
 				s()
 				_ = g.Write(largeNotification(1, 100_000), "")
 				synctest.Wait()
@@ -180,8 +176,8 @@ func TestDisconnectCancelsRequest(t *testing.T) {
 			before(g, func() *eventReader { return h.readEvents(<-got) })
 			began := time.Now()
 			hangUp()
-			if err := <-g.ended; !errors.Is(err, transport.ErrClosed) || time.Since(began) > 0 {
-				t.Errorf("%s: %v after %v", name, err, time.Since(began))
+			if <-g.cancelled; time.Since(began) > 0 {
+				t.Errorf("%s: cancelled after %v", name, time.Since(began))
 			}
 			synctest.Wait()
 			if err := g.Write(logMessage(1), ""); !errors.Is(err, transport.ErrClosed) {
@@ -196,8 +192,8 @@ func TestDisconnectCancelsRequest(t *testing.T) {
 
 // Disconnecting also cancels the request over a real network.
 func TestDisconnectOverNetwork(t *testing.T) {
-	serve, all := readRequests(1)
-	srv := New(Options{ServeStateless: serve, Loopback: true})
+	serve, all := receiveRequests(1)
+	srv := New(Options{ServeRequest: serve, Loopback: true})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -221,9 +217,7 @@ func TestDisconnectOverNetwork(t *testing.T) {
 			}
 		}
 		c.Close()
-		if err := <-g.ended; !errors.Is(err, transport.ErrClosed) {
-			t.Errorf("%v", err)
-		}
+		<-g.cancelled
 	}
 	cancel()
 	if err := <-ended; err != nil {
@@ -235,23 +229,23 @@ func TestDisconnectOverNetwork(t *testing.T) {
 // shuts down.
 func TestSubscriptionStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		listening := make(chan transport.Conn, 1)
+		var c transport.Writer
 		h := newHarness(t, func(o *Options) {
-			o.ServeStateless = func(ctx context.Context, _ SessionInfo, c transport.Conn) {
-				m, _, _ := c.Read()
-				_ = c.Write(wire.NewNotification("notifications/subscriptions/acknowledged", nil),
+			o.ServeRequest = func(_ SessionInfo, m wire.Message, out transport.Writer) func() {
+				c = out
+				_ = out.Write(wire.NewNotification("notifications/subscriptions/acknowledged", nil),
 					m.ID())
-				listening <- c
-				<-ctx.Done()
+				return func() { t.Error("the subscription was cancelled") }
+			}
+			o.ShutDownRequests = func() {
 				time.Sleep(100 * time.Millisecond)
-				_ = c.Write(wire.NewResult(m.ID(), []byte(`{"resultType":"complete"}`)), m.ID())
+				_ = c.Write(wire.NewResult(`"L"`, []byte(`{"resultType":"complete"}`)), `"L"`)
 			}
 		})
 		s := h.openStream(statelessRequest(`"L"`, "subscriptions/listen", ""))
 		if ev, err := s.next(); err != nil || !strings.Contains(ev.data, "acknowledged") {
 			t.Fatalf("%+v %v", ev, err)
 		}
-		c := <-listening
 		end := time.Now().Add(5 * time.Hour)
 		for time.Now().Before(end) {
 			last := time.Now()
@@ -301,7 +295,10 @@ func TestStatelessRequestWithoutResponse(t *testing.T) {
 		s.wantEnd()
 
 		silent := newHarness(t, func(o *Options) {
-			o.ServeStateless = func(context.Context, SessionInfo, transport.Conn) {}
+			o.ServeRequest = func(_ SessionInfo, _ wire.Message, out transport.Writer) func() {
+				_ = out.Close()
+				return func() {}
+			}
 		})
 		silent.want(statelessRequest("1", "x", ""), 200,
 			string(wire.NewErrorResponse("1", errUnanswered).Raw()))
@@ -514,8 +511,8 @@ func TestRequestsPerPrincipal(t *testing.T) {
 func TestStatelessRequestsLeakNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
-			o.ServeStateless = func(ctx context.Context, _ SessionInfo, c transport.Conn) {
-				_ = peer.New(c, testTool{}, peer.Options{}).Run(ctx)
+			o.ServeRequest = func(_ SessionInfo, m wire.Message, out transport.Writer) func() {
+				return servePeer(testTool{}, m, out, func() {})
 			}
 		})
 		h.want(statelessRequest("1", "initialize", ""), 200, "*")
@@ -543,6 +540,89 @@ func TestStatelessRequestsLeakNothing(t *testing.T) {
 		}
 		if n := heap[2] - heap[0]; n > 1<<20 {
 			t.Errorf("%d bytes are leaked by 6000 requests", n)
+		}
+	})
+}
+
+// If the exchange ends while ServeRequest is running, because out is closed or ServeRequest panics,
+// the client gets an error. The request is cancelled once ServeRequest has returned.
+func TestExchangeEndsDuringServeRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		cancelled := 0
+		h := newHarness(t, func(o *Options) {
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			o.ServeRequest = func(_ SessionInfo, m wire.Message, out transport.Writer) func() {
+				if m.Method() == "panic" {
+					panic("a defect")
+				}
+				_ = out.Close()
+				if err := out.Write(wire.NewResult(m.ID(), []byte("{}")), ""); err == nil {
+					t.Error("a response after Close was accepted")
+				}
+				return func() { cancelled++ }
+			}
+		})
+		for i, method := range []string{"close", "panic"} {
+			h.want(statelessRequest("1", method, ""), 200,
+				string(wire.NewErrorResponse("1", errUnanswered).Raw()))
+			synctest.Wait()
+			if n := h.server.stateless.limit.counter.Total(); n != 0 || cancelled != 1 {
+				t.Errorf("%s: %d exchanges are open, %d requests were cancelled", method, n,
+					cancelled)
+			}
+			if got := strings.Count(log.String(), "request closed after a panic"); got != i {
+				t.Errorf("%s: the log has\n%s", method, log.String())
+			}
+		}
+	})
+}
+
+// Requests of a removed token are cancelled, and so are requests without a response at the end of
+// the shutdown. Answered requests are not cancelled.
+func TestRequestsWithoutResponseAreCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var got []string
+		out := make(map[string]transport.Writer)
+		h := newHarness(t, func(o *Options) {
+			o.Tokens = []string{"a", "b"}
+			o.ServeRequest = func(_ SessionInfo, m wire.Message, w transport.Writer) func() {
+				mu.Lock()
+				defer mu.Unlock()
+				out[string(m.ID())] = w
+				return func() {
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, "cancelled "+string(m.ID()))
+				}
+			}
+			o.ShutDownRequests = func() {
+				time.Sleep(time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				_ = out["2"].Write(wire.NewResult("2", []byte("{}")), "2")
+				got = append(got, "shut down")
+			}
+		})
+		var all sync.WaitGroup
+		for id, token := range map[string]string{"1": "a", "2": "b", "3": "b"} {
+			want := string(wire.NewErrorResponse(wire.ID(id), errUnanswered).Raw())
+			if id == "2" {
+				want = resultJSON("2", "{}")
+			}
+			all.Go(func() {
+				h.want(statelessRequest(id, "x", "").
+					withHeader("Authorization", "Bearer "+token), 200, want)
+			})
+		}
+		synctest.Wait()
+		h.server.UpdateAccess([]string{"b"}, nil, nil)
+		synctest.Wait()
+		h.stop()
+		all.Wait()
+		if text := strings.Join(got, ", "); text != "cancelled 1, shut down, cancelled 3" {
+			t.Errorf("got %s", text)
 		}
 	})
 }

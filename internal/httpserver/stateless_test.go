@@ -232,12 +232,12 @@ func TestBothGenerationsAtOneURL(t *testing.T) {
 		// Before any session.
 		h.want(statelessRequest("1", "echo", ""), 200,
 			resultJSON("1", "{"+meta(modernRevision)+"}"))
-		if handler := <-h.handlers; !handler.Stateless {
-			t.Error("SessionInfo.Stateless is not set for a request")
+		if handler := <-h.handlers; !handler.stateless {
+			t.Error("a request was passed to a session")
 		}
 		key, handler := h.initialize("2025-11-25", nil)
-		if handler.Stateless {
-			t.Error("SessionInfo.Stateless is set for a session")
+		if handler.stateless {
+			t.Error("a session was passed as a request")
 		}
 		var all sync.WaitGroup
 		for i := range 20 {
@@ -274,7 +274,7 @@ func TestStatelessRequestsAreIndependent(t *testing.T) {
 		for range 10 {
 			handler := <-h.handlers
 			names[handler.ID] = true
-			if !handler.Stateless || handler.Principal != "" || len(handler.ID) != 32 {
+			if !handler.stateless || handler.Principal != "" || len(handler.ID) != 32 {
 				t.Errorf("%+v", handler.SessionInfo)
 			}
 		}
