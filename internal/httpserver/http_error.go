@@ -60,10 +60,13 @@ func (herr *httpError) write(w http.ResponseWriter) {
 	writeJSON(w, herr.status, wire.NewErrorResponse(herr.id, herr.err).Raw())
 }
 
+// jsonContentType is shared by all responses, which do not change it.
+var jsonContentType = []string{"application/json"}
+
 func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(text)))
+	h["Content-Type"] = jsonContentType
+	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(transferTimeout(int64(len(text)))))
 	w.WriteHeader(status)

@@ -16,11 +16,17 @@ const (
 	acceptJSON                         // accepts only JSON
 )
 
+// usualAccept is the header Accept of most clients. It is not parsed.
+const usualAccept = "application/json, text/event-stream"
+
 // checkMediaTypes returns the response formats that the client of a POST accepts. It rejects a POST
 // whose body is not JSON, or whose client accepts neither format.
 func checkMediaTypes(r *http.Request) (acceptedFormat, *httpError) {
 	if herr := checkContentType(r); herr != nil {
 		return acceptEither, herr
+	}
+	if lines := r.Header["Accept"]; len(lines) == 1 && lines[0] == usualAccept {
+		return acceptEither, nil
 	}
 	json, stream := acceptsType(r, "application", "json"), acceptsType(r, "text", "event-stream")
 	switch {
