@@ -18,18 +18,18 @@ import (
 // certain. The last rule chooses the newest call because clients may have abandoned older calls
 // without cancelling them.
 func (s *Session) originCall(backend string, from contract.Attribution,
-	m wire.Message) *clientCall {
-	if c := sessionCall(from.Handler); c != nil && c.s == s {
+	m wire.Message) *sessionCall {
+	if c := handlerCall(from.Handler); c != nil && c.s == s {
 		return c
 	}
 	task := relatedTask(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var newest *clientCall
+	var newest *sessionCall
 	for c := s.inFlight.newest; c != nil && (newest == nil || task != ""); c = c.older {
 		switch {
 		case c.Route.Backend != backend:
-		case task != "" && c.isMethod(protocol.MethodTasksResult) && c.Route.Original == task:
+		case task != "" && c.Method == protocol.MethodTasksResult && c.Route.Original == task:
 			return c
 		case newest == nil:
 			newest = c
@@ -41,11 +41,11 @@ func (s *Session) originCall(backend string, from contract.Attribution,
 	return newest
 }
 
-// sessionCall returns the client's call that a handler belongs to; nil = it belongs to none, or to
+// handlerCall returns the client's call that a handler belongs to; nil = it belongs to none, or to
 // a resumableCall.
-func sessionCall(h contract.CallHandler) *clientCall {
+func handlerCall(h contract.CallHandler) *sessionCall {
 	switch h := h.(type) {
-	case *clientCall:
+	case *sessionCall:
 		return h
 	case retryHandler:
 		return h.c
@@ -54,20 +54,12 @@ func sessionCall(h contract.CallHandler) *clientCall {
 }
 
 // newestCallLocked returns the newest call at a backend, nil if there is none.
-func (s *Session) newestCallLocked(backend string) *clientCall {
+func (s *Session) newestCallLocked(backend string) *sessionCall {
 	c := s.inFlight.newest
 	for c != nil && c.Route.Backend != backend {
 		c = c.older
 	}
 	return c
-}
-
-// relatedID returns the client's id of the call, "" for a nil call.
-func (c *clientCall) relatedID() wire.ID {
-	if c == nil {
-		return ""
-	}
-	return c.ID
 }
 
 // originCall returns the call to which a backend's message for the client belongs; nil = none. The

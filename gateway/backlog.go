@@ -16,27 +16,6 @@ const (
 	backlogLogInterval = 10 * time.Second
 )
 
-// isBacklogged reports whether so much unsent data is queued for the client that notifications must
-// be delayed or dropped. If every notification were queued, a backend that sends faster than the
-// client reads would fill the queue. A full queue ends the session and its calls at all backends.
-// isBacklogged logs a warning at most once per backlogLogInterval.
-func (s *Session) isBacklogged(backend string) bool {
-	if !s.peer.Backlogged() {
-		return false
-	}
-	s.mu.Lock()
-	now := time.Now()
-	logNow := now.Sub(s.backlogLogged) >= backlogLogInterval
-	if logNow {
-		s.backlogLogged = now
-	}
-	s.mu.Unlock()
-	if logNow {
-		s.log().Warn("notifications delayed or dropped for slow client", "backend", backend)
-	}
-	return true
-}
-
 // notifyUpdated forwards a resource update. While the client is backlogged, updates are delayed
 // and merged per resource.
 func (s *Session) notifyUpdated(backend string, m wire.Message) {

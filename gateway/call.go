@@ -3,12 +3,11 @@ package gateway
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -32,33 +31,26 @@ type CallInfo struct {
 	Sent      time.Time // set when the call ends: time of the last sending; zero = not sent
 }
 
-// A clientCall is a client's call in flight. A response of the backend or a cancellation by the
-// client ends the call. If they are concurrent, only the first one removes the request from the
-// client's peer and notifies the observers.
+// A clientCall is a client's call in flight, without the parts that depend on the kind of client.
+// It is embedded in a [sessionCall] or a [statelessCall]. A response of the backend or a
+// cancellation by the client ends the call. If they are concurrent, only the first one claims the
+// client's request and notifies the observers.
+//
+//	begin ─ resolve, awaitRoute ─ send ─ prepare, BackendCall.Send
+//	OnResponse ─ fromLegacy, fromModern or failed of the clientKind ─ end
 //
 // [serverRequest] is the counterpart in the other direction.
 type clientCall struct {
 	CallInfo
-	spec      *methodSpec
-	s         *Session
-	r         *peer.Request
-	stateless *statelessClient // nil for a session client
-	// the request to the backend, without the Message
-	request contract.BackendRequest
-	// set when the call is sent, or to resumable.backendCall; nil = not sent to the backend
+	g    *Gateway
+	conn *clientConn
+	kind clientKind // the sessionCall or statelessCall that contains the call
+	spec *methodSpec
+	r    *peer.Request
+
+	backendSession string // session of the call at the backends
+	// nil until the call is sent; not changed after a cancellation
 	backendCall contract.BackendCall
-	// data of a stateless client's retry; nil if the request is no retry
-	continuation *continuation
-	// stateless clients only; nil if the method allows no input requests
-	resumable    *resumableCall
-	taskReserved bool // a slot is reserved, because the call may become a task
-	// stateless clients only: the request to the backend asks for a task
-	sendAsTask    bool
-	relatedTaskID string // task that input requests of the call belong to; "" = none
-
-	sawProgress atomic.Bool // the backend has reported progress
-
-	older, newer *clientCall // neighbours in the session's inFlightCalls
 
 	mu        sync.Mutex
 	cancelled bool
@@ -66,45 +58,74 @@ type clientCall struct {
 	cancelWait context.CancelFunc
 }
 
-func (s *Session) newCallInfo(m wire.Message, id wire.ID, name string) CallInfo {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	client := s.negotiated.Name
-	if protocol.IsModern(m) {
-		client = clientName(m)
-	}
-	return CallInfo{
-		Session: s.id, Client: client, Principal: s.principal, ID: id, Method: m.Method(),
-		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
-	}
+// A clientKind is the part of a clientCall that depends on the kind of client.
+type clientKind interface {
+	// lastListed returns the snapshot of the list that the client has read; nil if the client has
+	// not read the list, or if its lists are not tracked.
+	lastListed(catalog.Kind) *catalog.Snapshot
+	// links returns the links of the client.
+	links() *links
+	// findTask returns the route of a request about a task of the client.
+	findTask(id string) (catalog.Route, bool)
+	// notFoundError returns the error for a name that is unknown or denied by the configuration.
+	notFoundError() *wire.Error
+
+	// prepare creates backendCall, for the backend in Route. The call is known to attribution when
+	// prepare returns. It returns false if nothing is to be sent, because it has ended the call or
+	// a goroutine serves it. It is called with clientCall.mu locked.
+	prepare() bool
+	// fromLegacy and fromModern respond to the client with the response of a backend of this
+	// generation, or keep the call open. They return an error if the response is invalid.
+	fromLegacy(m wire.Message) error
+	fromModern(m wire.Message) error
+	// failed ends a call that got no response, or an invalid one.
+	failed(err error)
+	// cancelSent forwards the client's cancellation to the backend, if the call was sent.
+	cancelSent(params []byte)
+
+	// reply responds with a result that the gateway has created, if the request is still open.
+	reply(result []byte) bool
+	// ended releases the resources of a call that has ended.
+	ended()
 }
 
-// startCall starts a call. If the name is unknown but may become known while backends are
-// starting, the call waits for the catalog.
-func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *methodSpec,
-	name string) {
-	c := &clientCall{CallInfo: s.newCallInfo(r.Message, r.RemoteID(), name), spec: spec, s: s, r: r,
-		stateless: client}
-	c.request = contract.BackendRequest{Session: s.id, ProgressToken: r.Token(),
-		AllowTask: spec == toolsCallSpec && client == nil}
-	if client != nil {
-		c.request.Session = client.id
-		client.retain()
+// init sets the fields of a new call, except for kind. The name is set by begin.
+func (c *clientCall) init(conn *clientConn, r *peer.Request, spec *methodSpec,
+	client, session string) {
+	c.CallInfo = CallInfo{
+		Session: conn.id, Client: client, Principal: conn.principal, ID: r.RemoteID(),
+		Method: r.Method(), Arguments: r.Part(wire.PartArguments), Started: time.Now(),
 	}
-	s.g.observeBegin(&c.CallInfo)
-	if !r.OnCancel(c) { // already cancelled
+	c.g, c.conn, c.spec, c.r, c.backendSession = conn.g, conn, spec, r, session
+}
+
+// begin notifies the observers of a new call. It returns false if the call has already ended,
+// because it is cancelled or has no name.
+func (c *clientCall) begin() bool {
+	name := c.spec.nameIn(c.r.Message)
+	c.Name = wire.Unquote(name)
+	c.g.observeBegin(&c.CallInfo)
+	switch {
+	case !c.r.OnCancel(c): // already cancelled
 		c.finish(Outcome{Kind: Cancelled})
-		return
+		return false
+	case len(name) == 0 || name[0] != '"':
+		c.reject(wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s needs a %s", c.Method,
+			strings.Join(c.spec.namePath, " with a ")))
+		return false
 	}
-	if client != nil && c.isRetry() && !c.continueCall() {
-		return
-	}
-	v := s.g.Backends.View()
-	route, ok := spec.resolve(c, v)
+	return true
+}
+
+// resolve sends the call to the backend that has its name. If the name is unknown but may become
+// known while backends are starting, the call waits for the catalog.
+func (c *clientCall) resolve() {
+	v := c.g.Backends.View()
+	route, ok := c.spec.resolve(c, v)
 	switch {
 	case ok:
 		c.send(route)
-	case spec.mayResolveLater(c, v):
+	case c.spec.mayResolveLater(c, v):
 		c.awaitRoute()
 	default:
 		c.failUnresolved()
@@ -119,13 +140,10 @@ func (c *clientCall) awaitRoute() {
 	if c.cancelled {
 		return
 	}
-	ctx, cancel := context.WithCancel(c.s.ctx)
-	c.cancelWait = cancel
-	c.s.work.Go(func() {
-		defer cancel()
+	c.goLocked(func(ctx context.Context) {
 		var route catalog.Route
 		found := false
-		_, ok := c.s.awaitCatalog(ctx, func(v *catalog.View) bool {
+		_, ok := c.g.awaitCatalog(ctx, func(v *catalog.View) bool {
 			route, found = c.spec.resolve(c, v)
 			return found || !c.spec.mayResolveLater(c, v)
 		})
@@ -137,25 +155,109 @@ func (c *clientCall) awaitRoute() {
 	})
 }
 
+// goLocked starts a goroutine that works for the call. Its context is done when the call is
+// cancelled or the connection has ended. The call must not be cancelled; mu stays locked until the
+// goroutine has started, so that no goroutine is started for a cancelled call.
+func (c *clientCall) goLocked(work func(context.Context)) {
+	ctx, cancel := context.WithCancel(c.conn.ctx)
+	c.cancelWait = cancel
+	c.conn.work.Go(func() {
+		defer cancel()
+		work(ctx)
+	})
+}
+
+// send sends the call to a backend, unless the call is cancelled. It does not block.
+func (c *clientCall) send(route catalog.Route) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancelled {
+		return
+	}
+	c.Route = route
+	switch needs := c.spec.capability; {
+	case needs != "" && !c.g.Backends.View().HasCapability(route.Backend, needs):
+		c.replyResult(c.spec.emptyResult)
+	case c.Method == protocol.MethodResourcesSubscribe && len(c.Name) > maxURI:
+		c.reject(errURITooLong()) // the URI of a subscription is stored
+	case c.kind.prepare():
+		// mu stays locked, so that a cancellation does not overtake the call: it either prevents
+		// sending, or HandleCancel forwards it to the backend. OnResponse, if it is called during
+		// Send, does not lock mu: only results of a backend can start round trips.
+		c.backendCall.Send()
+	}
+}
+
+// backendRequest returns a request to the backend: m with the name that the backend uses.
+func (c *clientCall) backendRequest(m wire.Message) contract.BackendRequest {
+	r := contract.BackendRequest{Message: m, Session: c.backendSession, Entry: c.Route.Original,
+		ProgressToken: c.r.Token()}
+	switch {
+	case c.Name == c.Route.Original:
+	case c.spec.hasPlainName():
+		r.Name = c.Route.OriginalJSON
+	default:
+		r.Message = c.spec.withName(m, c.Route.OriginalJSON)
+	}
+	return r
+}
+
+// OnResponse implements contract.CallHandler.
+func (c *clientCall) OnResponse(resp contract.BackendResponse) {
+	err := resp.Err
+	switch {
+	case err != nil: // has no generation
+	case resp.Modern:
+		err = c.kind.fromModern(resp.Message)
+	default:
+		err = c.kind.fromLegacy(resp.Message)
+	}
+	if err != nil {
+		c.kind.failed(err)
+	}
+}
+
 // failUnresolved ends a call whose name is unknown. If WhyUnavailable returns a reason for the name
 // of a tool, the error contains this reason.
 func (c *clientCall) failUnresolved() {
-	if c.isMethod(protocol.MethodToolsCall) {
-		if backend, err := c.s.g.Backends.WhyUnavailable(c.Name); err != nil {
-			c.mu.Lock()
-			c.Route.Backend = backend
-			c.mu.Unlock()
-			c.OnResponse(contract.BackendResponse{Err: &transport.CallLostError{Err: err}})
+	if c.Method == protocol.MethodToolsCall {
+		if backend, err := c.g.Backends.WhyUnavailable(c.Name); err != nil {
+			if c.setBackend(backend) {
+				c.failWith(&transport.CallLostError{Err: err})
+			}
 			return
 		}
 	}
 	c.rejectUnknown()
 }
 
+// setBackend sets the backend of a call that is not sent. It returns false if the call is
+// cancelled.
+func (c *clientCall) setBackend(backend string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.cancelled {
+		c.Route.Backend = backend
+	}
+	return !c.cancelled
+}
+
+// failWith ends the call with an error.
+func (c *clientCall) failWith(err error) {
+	kind, failure := c.clientError(err)
+	if c.r.Fail(failure) {
+		o := errorOutcome(kind, failure)
+		if errors.Is(err, contract.ErrForbidden) {
+			o = c.rejectedOutcome(failure)
+		}
+		c.end(o)
+	}
+}
+
 // rejectUnknown ends a call whose name is unknown or denied by the configuration. Only the audit
 // record distinguishes these two causes.
 func (c *clientCall) rejectUnknown() {
-	failure := c.notFoundError()
+	failure := c.kind.notFoundError()
 	if c.r.Fail(failure) {
 		c.finish(c.rejectedOutcome(failure))
 	}
@@ -171,19 +273,10 @@ func (c *clientCall) rejectedOutcome(failure *wire.Error) Outcome {
 	case protocol.MethodResourcesRead:
 		kind = catalog.Resources
 	}
-	if backend := c.s.g.Backends.DeniedBy(kind, c.Name); backend != "" {
+	if backend := c.g.Backends.DeniedBy(kind, c.Name); backend != "" {
 		o.Reason = "the filters of backend " + backend + " deny it"
 	}
 	return o
-}
-
-// notFoundError returns the error for a name that is unknown or denied by the configuration.
-func (c *clientCall) notFoundError() *wire.Error {
-	err := c.spec.notFound(c.Name)
-	if c.stateless != nil && err.Code == protocol.CodeResourceNotFound {
-		err.Code = wire.CodeInvalidParams
-	}
-	return err
 }
 
 // reject ends, with an error, a call that was not sent to a backend.
@@ -193,152 +286,50 @@ func (c *clientCall) reject(err *wire.Error) {
 	}
 }
 
-func (c *clientCall) send(route catalog.Route) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cancelled {
-		return
-	}
-	c.Route = route
-	if c.continuation != nil && c.continuation.backend != "" &&
-		c.continuation.backend != route.Backend {
-		c.rejectState(mrtr.ErrOtherCall)
-		return
-	}
-	// the URI of a subscription is stored
-	if c.isMethod(protocol.MethodResourcesSubscribe) && len(c.Name) > maxURI {
-		c.reject(errURITooLong())
-		return
-	}
-	if err := c.reserveTask(); err != nil {
-		c.reject(err)
-		return
-	}
-	if c.continuation != nil && c.continuation.claim != nil && !c.claimRerun(c.continuation.claim) {
-		if c.taskReserved {
-			c.s.g.statelessTasks.unreserve(c.stateless.principal)
-		}
-		return
-	}
-	c.request.Entry = route.Original
-	// c.mu stays locked during sending: a concurrent cancellation either prevents sending, or
-	// HandleCancel forwards it to the backend. Sending does not block.
-	c.spec.send(c)
-}
-
-// newBackendCall creates the call to the backend, whose request is m. The call is known to
-// attribution before it is sent. newBackendCall is called with c.mu locked.
-func (c *clientCall) newBackendCall(m wire.Message) contract.BackendCall {
-	request := c.request
-	request.Message = m
-	switch {
-	case c.stateless == nil:
-		c.backendCall = c.s.g.Backends.NewCall(c.Route.Backend, request, c)
-		c.s.addInFlight(c)
-	case c.spec.allowsInput:
-		c.makeResumable(request)
-	default:
-		c.backendCall = c.s.g.Backends.NewCall(c.Route.Backend, request, c)
-	}
-	return c.backendCall
-}
-
-// pauseTimeout and resumeTimeout pause the timeout of the call at the backend. A request about a
-// polledTask has no call of its own.
-func (c *clientCall) pauseTimeout() {
-	if c.backendCall != nil {
-		c.backendCall.PauseTimeout()
-	}
-}
-
-func (c *clientCall) resumeTimeout() {
-	if c.backendCall != nil {
-		c.backendCall.ResumeTimeout()
-	}
-}
-
-// OnProgress implements contract.CallHandler.
-func (c *clientCall) OnProgress(m wire.Message) {
-	c.sawProgress.Store(true)
-	if c.s.isBacklogged(c.Route.Backend) {
-		return
-	}
-	c.r.Notify(c.s.toClientTaskIDs(c.Route.Backend, m))
-}
-
-// OnResponse implements contract.CallHandler. If the backend and the client are of different
-// generations, OnResponse translates the response or keeps the call open; see round_trips.go and
-// resumable_call.go.
-func (c *clientCall) OnResponse(resp contract.BackendResponse) {
-	m, err := resp.Message, resp.Err
-	switch {
-	case err != nil:
-	case resp.Modern || c.stateless != nil:
-		err = c.validateResult(m, resp.Modern)
-	default:
-		err = c.checkTaskResult(m)
-	}
-	if err != nil {
-		if c.taskReserved && c.stateless == nil {
-			c.s.tasks.unreserve()
-		}
-		kind, failure := c.clientError(err)
-		if c.r.Fail(failure) {
-			o := errorOutcome(kind, failure)
-			if errors.Is(err, contract.ErrForbidden) {
-				o = c.rejectedOutcome(failure)
-			}
-			c.end(o)
-		}
-		return
-	}
-	switch {
-	case c.stateless != nil:
-		c.respondStateless(m, resp.Modern)
-		return
-	case resp.Modern && c.startRoundTrips(m):
-		return // runRoundTrips continues the call
-	case resp.Modern:
-		m = c.toClientResponse(m)
-	default:
-		m = c.recordResponse(m)
-	}
-	c.forward(m)
-}
-
-// forward ends a call with a backend's response, adapted to the client's revision.
-func (c *clientCall) forward(m wire.Message) {
-	if failure := m.Part(wire.PartError); failure != nil {
-		marked, err := protocol.LabelElicitations(failure, mrtr.Label(c.Route.Backend))
-		if err != nil {
-			c.failWith(&peer.BadResponseError{Err: err})
-			return
-		}
-		if len(marked) > len(failure) {
-			m = m.Splice(wire.Edit{Part: wire.PartError, Text: marked})
-		}
-	}
-	m = protocol.AdaptResponse(m, c.Method, c.s.revision())
-	c.recordLinks(m)
-	early := c.earlyStatuses()
-	if c.r.Forward(m) {
-		c.end(outcomeOf(m))
-		for _, status := range early {
-			c.s.g.forwardTaskStatus(c.Route.Backend,
-				contract.Attribution{Session: c.s.id, StreamEnded: true}, status)
-		}
-	}
-}
-
 // replyResult ends a call with a result that the gateway has created.
 func (c *clientCall) replyResult(result []byte) {
-	reply := c.r.Reply
-	if c.stateless != nil {
-		reply = func(result []byte) bool { return c.s.g.replyModern(c.r, result) }
-	}
-	if reply(result) {
+	if c.kind.reply(result) {
 		c.end(Outcome{Kind: OK, Result: result})
 	}
+}
+
+// readResult returns the resultType of a modern backend's response, "" for an error response, and
+// the input requests in it. It returns an error if the result is invalid, or if the request does
+// not allow its resultType.
+func (c *clientCall) readResult(m wire.Message) (kind string, inputs []protocol.InputRequest,
+	err error) {
+	result := m.Part(wire.PartResult)
+	if result == nil {
+		return "", nil, nil
+	}
+	kind, err = protocol.ParseResultType(result)
+	switch {
+	case err != nil:
+	case kind == protocol.ResultInputRequired && c.spec.allowsInput:
+		inputs, _, err = protocol.ReadInputRequests(result)
+	case kind == protocol.ResultTask && c.Method != protocol.MethodToolsCall,
+		kind != protocol.ResultTask && kind != protocol.ResultComplete:
+		return "", nil, errUnexpectedType(kind)
+	}
+	if err != nil {
+		err = &peer.BadResponseError{Err: err}
+	}
+	return kind, inputs, err
+}
+
+// inputDeclined returns the final response of a call whose client does not supply the input: for a
+// tool call a result with isError, so that the model can react; for any other call an error.
+func (c *clientCall) inputDeclined(err *wire.Error) wire.Message {
+	if c.Method != protocol.MethodToolsCall {
+		return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError,
+			"backend %s needs input that the client does not provide: %s", c.Route.Backend,
+			err.Message))
+	}
+	return wire.NewResult("0", wire.Encode(map[string]any{
+		"isError": true,
+		"content": []any{map[string]string{"type": "text",
+			"text": "The tool needs input that the client does not provide: " + err.Message}},
+	}))
 }
 
 // HandleCancel implements peer.CancelHandler: the client has cancelled the call or disconnected.
@@ -346,42 +337,39 @@ func (c *clientCall) HandleCancel(params []byte) {
 	reason := ""
 	switch {
 	case params != nil:
-	case c.s.stopped.Load():
+	case c.conn.stopped.Load():
 		reason = "the gateway was stopped"
 	default:
 		reason = "the client is gone"
 	}
-	params = protocol.StripParamsMeta(params)
 	c.mu.Lock()
 	c.cancelled = true
-	call, rc := c.backendCall, c.resumable
 	if c.cancelWait != nil {
 		c.cancelWait()
 	}
 	c.mu.Unlock()
-	switch {
-	case rc != nil:
-		rc.cancelForCall(c, params)
-	case call != nil:
-		call.Cancel(params)
-	}
+	c.kind.cancelSent(protocol.StripParamsMeta(params))
 	c.end(Outcome{Kind: Cancelled, Reason: reason})
 }
 
-func (c *clientCall) isMethod(method string) bool { return c.Method == method }
+// isCancelled reports whether the client has cancelled the call or has disconnected.
+func (c *clientCall) isCancelled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cancelled
+}
 
+// end ends a call that may have been sent. It must be called once, by the caller that has claimed
+// the request.
 func (c *clientCall) end(o Outcome) {
-	c.s.removeInFlight(c)
 	if c.backendCall != nil {
 		c.BackendID, c.Sent = c.backendCall.ID(), c.backendCall.SentAt()
 	}
 	c.finish(o)
 }
 
-// finish notifies the observers of the end of a call and releases its stateless client.
+// finish ends a call that was not sent. It must be called once, like end.
 func (c *clientCall) finish(o Outcome) {
-	c.s.g.observeEnd(&c.CallInfo, o)
-	if c.stateless != nil {
-		c.stateless.release()
-	}
+	c.kind.ended()
+	c.g.observeEnd(&c.CallInfo, o)
 }

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"bytes"
+	"time"
+
 	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/protocol"
@@ -22,14 +25,14 @@ func (r *continuation) hasResponses() bool { return r != nil && !r.rerun }
 
 // isRetry reports whether the request has the members of a retry and its method allows input
 // requests.
-func (c *clientCall) isRetry() bool {
+func (c *statelessCall) isRetry() bool {
 	_, _, retry := protocol.ReadContinuation(c.r.Message)
 	return c.spec.allowsInput && retry
 }
 
 // continueCall handles a stateless client's retry. It returns true if the request must still be
 // sent to the backend.
-func (c *clientCall) continueCall() bool {
+func (c *statelessCall) continueCall() bool {
 	responses, state, _ := protocol.ReadContinuation(c.r.Message)
 	literal, _ := wire.Lookup(c.r.Part(wire.PartParams), "requestState")
 	if wire.IsNull(literal) {
@@ -51,14 +54,14 @@ func (c *clientCall) continueCall() bool {
 		c.continuation = &continuation{backend: t.Backend, rerun: true}
 		return c.checkConsent(t, responses)
 	}
-	rc := c.s.g.suspended.find(t.Text)
+	rc := c.g.suspended.find(t.Text)
 	if rc == nil {
 		return c.rejectState(mrtr.ErrTicketExpired)
 	}
 	if !c.attach(rc) {
 		return false
 	}
-	if !c.s.g.Backends.Permits(rc.route.Backend, contract.BackendRequest{Message: c.r.Message,
+	if !c.g.Backends.Permits(rc.route.Backend, contract.BackendRequest{Message: c.r.Message,
 		Session: rc.client.id, Entry: rc.route.Original}) {
 		rc.abort("the configuration no longer permits it")
 		c.rejectUnknown()
@@ -80,26 +83,58 @@ func hasInputKeys(responses []byte) (some bool) {
 
 // attach connects the request to the resumable call rc. It returns false if the request was
 // cancelled.
-func (c *clientCall) attach(rc *resumableCall) bool {
+func (c *statelessCall) attach(rc *resumableCall) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cancelled {
 		return false
 	}
 	c.Route, c.backendCall, c.resumable = rc.route, rc.backendCall, rc
-	c.request.Session = rc.client.id
+	c.backendSession = rc.client.id
 	return true
 }
 
-// isCancelled reports whether the client has cancelled the call or has disconnected.
-func (c *clientCall) isCancelled() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cancelled
-}
-
 // rejectState ends the call with an error about its requestState. It returns false.
-func (c *clientCall) rejectState(err error) bool {
+func (c *statelessCall) rejectState(err error) bool {
 	c.reject(wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v", err))
 	return false
+}
+
+func (c *statelessCall) digest() []byte { return mrtr.Digest(c.Method, c.Name, c.Arguments) }
+
+// sealTicket returns a sealed ticket for the call.
+func (c *statelessCall) sealTicket(kind, text string, ttl time.Duration) string {
+	t := mrtr.Ticket{
+		Kind: kind, Principal: c.client.principal, Backend: c.Route.Backend,
+		Call: c.digest(), Until: time.Now().Add(ttl), Text: text,
+	}
+	if c.backendCall != nil {
+		t.ServerKey = c.backendCall.ServerKey()
+	}
+	return c.g.sealer.Seal(t)
+}
+
+// openTicket opens a ticket in the client's request. It returns an error if the ticket is invalid,
+// has expired, or was issued to another principal or for another call.
+func (c *statelessCall) openTicket(text string) (mrtr.Ticket, error) {
+	t, err := c.g.sealer.Open(text)
+	switch {
+	case err != nil:
+		return t, err
+	case t.Principal != c.client.principal || !bytes.Equal(t.Call, c.digest()):
+		return t, mrtr.ErrOtherCall
+	}
+	return t, nil
+}
+
+// sealState converts an input_required result for the client: it seals the backend's requestState
+// in a ticket, and adds the backend's label to elicitations.
+func (c *statelessCall) sealState(m wire.Message) wire.Message {
+	_, state, _ := protocol.ReadInputRequests(m.Part(wire.PartResult)) // already validated
+	m = mrtr.LabelInputs(c.Route.Backend, protocol.StripNullInputs(m))
+	if state != nil {
+		m = protocol.SetRequestState(m,
+			c.sealTicket(mrtr.TicketState, string(state), mrtr.TicketTTL))
+	}
+	return m
 }

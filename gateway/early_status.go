@@ -18,7 +18,7 @@ const (
 // An earlyStatus is a notifications/tasks/status for the task that the response to call may
 // create.
 type earlyStatus struct {
-	call   *clientCall
+	call   *sessionCall
 	status wire.Message
 }
 
@@ -32,11 +32,11 @@ func (s *Session) keepEarlyStatus(backend string, from contract.Attribution, m w
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var creator *clientCall
+	var creator *sessionCall
 	for c := s.inFlight.newest; c != nil; c = c.older {
 		switch {
-		case !c.taskReserved, c.Route.Backend != backend,
-			from.Handler != nil && sessionCall(from.Handler) != c:
+		case !c.asksForTask, c.Route.Backend != backend,
+			from.Handler != nil && handlerCall(from.Handler) != c:
 		case creator != nil:
 			return
 		default:
@@ -48,18 +48,14 @@ func (s *Session) keepEarlyStatus(backend string, from contract.Attribution, m w
 	}
 }
 
-// earlyStatuses removes and returns the stored statuses for a call.
-func (c *clientCall) earlyStatuses() []wire.Message {
-	if !c.taskReserved {
-		return nil
-	}
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	return c.s.takeEarlyStatusesLocked(c)
+// takeEarlyStatuses removes and returns the stored statuses for a call.
+func (s *Session) takeEarlyStatuses(c *sessionCall) []wire.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.takeEarlyStatusesLocked(c)
 }
 
-// takeEarlyStatusesLocked removes and returns the stored statuses for a call.
-func (s *Session) takeEarlyStatusesLocked(c *clientCall) (statuses []wire.Message) {
+func (s *Session) takeEarlyStatusesLocked(c *sessionCall) (statuses []wire.Message) {
 	var others []earlyStatus
 	for _, one := range s.earlyStatuses {
 		if one.call == c {

@@ -41,7 +41,7 @@ func (c *clientCall) clientError(err error) (OutcomeKind, *wire.Error) {
 		return RPCError, e
 	}
 	if errors.Is(err, contract.ErrForbidden) {
-		return Rejected, c.notFoundError()
+		return Rejected, c.kind.notFoundError()
 	}
 	kind, reason, mayHaveRun := c.clientReason(err)
 	text := fmt.Sprintf("backend %s: %s", c.Route.Backend, reason)
@@ -78,15 +78,15 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 		return Rejected, err.Error(), false
 	case errors.As(err, &lost):
 		if !lost.MayHaveRun {
-			return NotRun, c.s.g.Mask(c.clientText(lost)), false
+			return NotRun, c.g.Mask(c.clientText(lost)), false
 		}
-		return BackendLost, c.s.g.Mask(c.clientText(lost)), true
+		return BackendLost, c.g.Mask(c.clientText(lost)), true
 	case errors.As(err, &badResponse):
-		return BackendLost, c.s.g.Mask(badResponse.Error()), true
+		return BackendLost, c.g.Mask(badResponse.Error()), true
 	case errors.Is(err, peer.ErrCancelled):
 		return Cancelled, "cancelled", true
 	}
-	c.s.log().Error("call failed with an unknown error", "backend", c.Route.Backend,
+	c.conn.log().Error("call failed with an unknown error", "backend", c.Route.Backend,
 		"method", c.Method, "tool", truncate(c.Name), "err", err)
 	return BackendLost, "internal error", true
 }
@@ -113,10 +113,15 @@ func startedError(err error) error {
 func (c *clientCall) clientText(err error) string {
 	text := err.Error()
 	exit, ended := errors.AsType[*child.ExitError](err)
-	if !ended || exit.Stderr == "" || c.s.principal == "" ||
-		!c.s.g.Backends.SharesProcess(c.Route.Backend, c.request.Session) {
+	if !ended || exit.Stderr == "" || c.Principal == "" ||
+		!c.g.Backends.SharesProcess(c.Route.Backend, c.backendSession) {
 		return text
 	}
 	return strings.ReplaceAll(text, exit.Error(),
 		exit.Status+"; its last output is in the gateway's log")
+}
+
+func errUnexpectedType(kind string) error {
+	return &peer.BadResponseError{Err: fmt.Errorf(
+		"its resultType %q is not allowed for this request", truncate(kind))}
 }

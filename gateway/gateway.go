@@ -4,7 +4,7 @@
 //	Serve (reads with a peer), or Open and Session.Receive
 //	 └ Session.HandleRequest
 //	    ├ modern request: handleStateless (stateless.go). The request belongs to a
-//	    │    statelessClient (stateless_client.go). Its call is a resumableCall
+//	    │    statelessClient (stateless_client.go). Its statelessCall waits for a resumableCall
 //	    │    (resumable_call.go, suspended_calls.go) if the method allows input requests.
 //	    │    A later request may continue the call (continuation.go, url_elicitation.go).
 //	    │    subscriptions/listen: listen.go
@@ -14,7 +14,11 @@
 //	         ├ tasks/list                      session_task_list.go
 //	         └ requests that a backend serves, by their methodSpec (methods.go):
 //	           tools, prompts, resources, completion, tasks
-//	              call.go: Backends.NewCall … BackendCall.Send … clientCall.OnResponse
+//	              sessionCall (session_call.go)
+//
+// A statelessCall (stateless_call.go) and a sessionCall both embed a clientCall (call.go), which
+// they send as a contract.BackendCall. The response comes to clientCall.OnResponse, which chooses
+// between fromLegacy and fromModern of the two types by the generation of the backend.
 //
 // Tasks are stored in a table of the session (session_tasks.go) or in one table for all stateless
 // clients (stateless_task_table.go).
@@ -26,7 +30,7 @@
 //
 // The gateway translates between the generations. A request of a legacy backend to a modern
 // client suspends the call (suspended_calls.go). An input_required result of a modern backend
-// becomes requests to the session client (round_trips.go).
+// becomes requests to the session client (round_trips.go, client_inputs.go).
 //
 // The package uses backends only through [Backends]. clientCall.clientError creates the error for
 // a call that failed; the text says whether the call may have run. A message that cannot be
@@ -42,7 +46,8 @@
 //	delayedUpdates.mu → Session.mu, listenRequest.mu
 //
 // While Session.mu is locked, only locks of packages peer, backends and transport are taken.
-// Gateway.mu, listeners.mu, links.mu, recentIDs.mu and the locks of package quota are innermost.
+// Gateway.mu, clientConn.mu, listeners.mu, links.mu, recentIDs.mu and the locks of package quota
+// are innermost.
 //
 // clientCall.mu, serverRequest.mu, delayedUpdates.mu and listenRequest.mu stay locked during
 // writes, so that messages are written in order. A write does not block.
@@ -202,6 +207,7 @@ func (g *Gateway) EndGracePeriods() bool {
 func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transport.Conn) error {
 	s := newSession(g, id, principal)
 	s.peer = peer.New(conn, s, s.peerOptions())
+	s.backlogged = s.peer.Backlogged
 	if !g.addSession(s) {
 		conn.Close()
 		return fmt.Errorf("session %s: the id is already in use", s.id)
@@ -216,6 +222,7 @@ func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transpor
 func (g *Gateway) Open(id, principal string, writer transport.Writer) *Session {
 	s := newSession(g, id, principal)
 	s.peer = peer.NewPush(writer, s, s.peerOptions())
+	s.backlogged = s.peer.Backlogged
 	if !g.addSession(s) {
 		g.Log.Error("session with duplicate id rejected", "session", s.id)
 		writer.Close()

@@ -2,10 +2,10 @@ package gateway
 
 // inFlightCalls is the list of a session client's calls that were sent and have not ended, the
 // oldest first. Its length is bounded by MaxInFlight.
-type inFlightCalls struct{ oldest, newest *clientCall }
+type inFlightCalls struct{ oldest, newest *sessionCall }
 
 // addInFlight adds a call to the list. It must be called before the call is sent.
-func (s *Session) addInFlight(c *clientCall) {
+func (s *Session) addInFlight(c *sessionCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.older = s.inFlight.newest
@@ -19,7 +19,7 @@ func (s *Session) addInFlight(c *clientCall) {
 
 // removeInFlight removes a call from the list, if it is in the list, and ends the server requests
 // that belong to the call with certainty.
-func (s *Session) removeInFlight(c *clientCall) {
+func (s *Session) removeInFlight(c *sessionCall) {
 	s.mu.Lock()
 	s.removeInFlightLocked(c)
 	var ending []*serverRequest
@@ -32,11 +32,11 @@ func (s *Session) removeInFlight(c *clientCall) {
 	}
 }
 
-func (s *Session) isInFlightLocked(c *clientCall) bool {
+func (s *Session) isInFlightLocked(c *sessionCall) bool {
 	return c.older != nil || s.inFlight.oldest == c
 }
 
-func (s *Session) removeInFlightLocked(c *clientCall) {
+func (s *Session) removeInFlightLocked(c *sessionCall) {
 	if len(s.earlyStatuses) > 0 {
 		s.takeEarlyStatusesLocked(c)
 	}

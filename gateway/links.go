@@ -56,22 +56,14 @@ func (l *links) route(uri string) (catalog.Route, bool) {
 	return catalog.Route{Backend: backend, Original: uri}, ok
 }
 
-// links returns the links of the call's client.
-func (c *clientCall) links() *links {
-	if c.stateless != nil {
-		return &c.stateless.links
-	}
-	return &c.s.links
-}
-
 // recordLinks records the links in a response to the client, if the backend has resources.
 func (c *clientCall) recordLinks(m wire.Message) {
 	result := m.Part(wire.PartResult)
 	if !bytes.Contains(result, []byte(`"uri"`)) ||
-		!c.s.g.Backends.View().HasCapability(c.Route.Backend, "resources") {
+		!c.g.Backends.View().HasCapability(c.Route.Backend, "resources") {
 		return
 	}
-	add := func(uri string) { c.links().add(uri, c.Route.Backend) }
+	add := func(uri string) { c.kind.links().add(uri, c.Route.Backend) }
 	eachLink(result, add)
 	if inner, _ := wire.Lookup(result, "result"); inner != nil { // result of an ended task
 		eachLink(inner, add)

@@ -127,12 +127,12 @@ func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 	}
 	client.retain()
 	client.addListener(l)
-	s.mu.Lock()
-	if s.listenRequests == nil {
-		s.listenRequests = make(map[*listenRequest]bool)
+	s.clientConn.mu.Lock()
+	if s.listens == nil {
+		s.listens = make(map[*listenRequest]bool)
 	}
-	s.listenRequests[l] = true
-	s.mu.Unlock()
+	s.listens[l] = true
+	s.clientConn.mu.Unlock()
 	if !r.OnCancel(l) {
 		l.end()
 		return
@@ -182,7 +182,7 @@ func resourceFilter(filter []byte) ([]string, *wire.Error) {
 func (l *listenRequest) activate(filter []byte, uris []string, tasks []*statelessTask) {
 	ctx, cancel := context.WithTimeout(l.s.ctx, ackTimeout)
 	defer cancel()
-	v, _ := l.s.awaitCatalog(ctx, func(v *catalog.View) bool { return v.Settled })
+	v, _ := l.g.awaitCatalog(ctx, func(v *catalog.View) bool { return v.Settled })
 	offered := v.Capabilities(v.Complete)
 	var accepted []wire.Member
 	for _, f := range listFilters {
@@ -362,9 +362,9 @@ func (l *listenRequest) end() {
 		return
 	}
 	l.cancel()
-	l.s.mu.Lock()
-	delete(l.s.listenRequests, l)
-	l.s.mu.Unlock()
+	l.s.clientConn.mu.Lock()
+	delete(l.s.listens, l)
+	l.s.clientConn.mu.Unlock()
 	l.g.listeners.remove(l)
 	l.client.removeListener(l)
 	for uri, backend := range l.uris { // after the end, no other goroutine uses l.uris
@@ -375,9 +375,9 @@ func (l *listenRequest) end() {
 
 // endListeners ends the subscriptions of a session that is closing.
 func (s *Session) endListeners() {
-	s.mu.Lock()
-	open := slices.Collect(maps.Keys(s.listenRequests))
-	s.mu.Unlock()
+	s.clientConn.mu.Lock()
+	open := slices.Collect(maps.Keys(s.listens))
+	s.clientConn.mu.Unlock()
 	for _, l := range open {
 		l.finish()
 	}

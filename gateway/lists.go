@@ -28,7 +28,7 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 		return
 	}
 	s.work.Go(func() {
-		v, ok := s.awaitCatalog(s.ctx, func(v *catalog.View) bool { return v.Settled })
+		v, ok := s.g.awaitCatalog(s.ctx, func(v *catalog.View) bool { return v.Settled })
 		if !ok {
 			s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending"))
 			return
@@ -39,10 +39,10 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 
 // awaitCatalog waits until match returns true for the view. It returns false if ctx was done
 // first.
-func (s *Session) awaitCatalog(ctx context.Context,
+func (g *Gateway) awaitCatalog(ctx context.Context,
 	match func(*catalog.View) bool) (*catalog.View, bool) {
 	for {
-		v := s.g.Backends.View()
+		v := g.Backends.View()
 		if match(v) {
 			return v, true
 		}

@@ -2,14 +2,15 @@ package gateway
 
 import (
 	"mcpgateway/catalog"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
 // A methodSpec describes how requests of one method reach their backend. It has no state and is
-// shared by all sessions.
+// shared by all clients.
 type methodSpec struct {
+	// namePath is the path of the name in params.
+	namePath []string
 	// resolve returns the route for the name in the call.
 	resolve func(c *clientCall, v *catalog.View) (catalog.Route, bool)
 	// mayResolveLater reports whether an unknown name may become known when starting backends have
@@ -17,35 +18,95 @@ type methodSpec struct {
 	mayResolveLater func(c *clientCall, v *catalog.View) bool
 	// notFound returns the error for an unknown name.
 	notFound func(name string) *wire.Error
-	// send sends the request, with the name that the backend uses.
-	send func(c *clientCall)
 	// allowsInput is true if the method allows input requests during a call: a modern backend may
 	// respond with input_required, and a call of a stateless client is a resumableCall.
 	allowsInput bool
+	// capability is the capability without which a backend gets no request; "" = none. The client
+	// then gets emptyResult instead of an error, because the gateway has offered the capability on
+	// behalf of other backends.
+	capability  string
+	emptyResult []byte
 }
 
 var (
 	toolsCallSpec = &methodSpec{
-		resolve: resolveNamed(catalog.Tools), mayResolveLater: mayResolveNamed(catalog.Tools),
-		notFound: unknownName("tool"), send: (*clientCall).sendNamed, allowsInput: true,
+		namePath: plainName, resolve: resolveNamed(catalog.Tools),
+		mayResolveLater: mayResolveNamed(catalog.Tools), notFound: unknownName("tool"),
+		allowsInput: true,
 	}
 	promptsGetSpec = &methodSpec{
-		resolve: resolveNamed(catalog.Prompts), mayResolveLater: mayResolveNamed(catalog.Prompts),
-		notFound: unknownName("prompt"), send: (*clientCall).sendNamed, allowsInput: true,
+		namePath: plainName, resolve: resolveNamed(catalog.Prompts),
+		mayResolveLater: mayResolveNamed(catalog.Prompts), notFound: unknownName("prompt"),
+		allowsInput: true,
 	}
 	resourcesReadSpec = &methodSpec{
-		resolve: resolveResource, mayResolveLater: mayResolveResource,
-		notFound: resourceNotFound, send: (*clientCall).sendAsIs, allowsInput: true,
+		namePath: []string{"uri"}, resolve: resolveResource, mayResolveLater: mayResolveResource,
+		notFound: resourceNotFound, allowsInput: true,
 	}
-	subscriptionSpec = &methodSpec{resolve: resolveResource, mayResolveLater: mayResolveResource,
-		notFound: resourceNotFound, send: (*clientCall).sendAsIs}
+	subscriptionSpec = &methodSpec{
+		namePath: []string{"uri"}, resolve: resolveResource, mayResolveLater: mayResolveResource,
+		notFound: resourceNotFound,
+	}
+	promptCompletionSpec = &methodSpec{
+		namePath: []string{"ref", "name"}, resolve: resolveNamed(catalog.Prompts),
+		mayResolveLater: mayResolveNamed(catalog.Prompts), notFound: unknownName("prompt"),
+		capability: "completions", emptyResult: noCompletions,
+	}
+	resourceCompletionSpec = &methodSpec{
+		namePath: []string{"ref", "uri"}, resolve: resolveTemplate,
+		mayResolveLater: mayResolveResource, notFound: unknownName("resource"),
+		capability: "completions", emptyResult: noCompletions,
+	}
+	taskSpec = &methodSpec{
+		namePath: []string{"taskId"}, notFound: unknownName("task"),
+		resolve: func(c *clientCall, _ *catalog.View) (catalog.Route, bool) {
+			return c.kind.findTask(c.Name)
+		},
+		mayResolveLater: func(*clientCall, *catalog.View) bool { return false },
+	}
+
+	plainName     = []string{"name"} // is found when a message is parsed
+	noCompletions = []byte(`{"completion":{"values":[],"hasMore":false}}`)
 )
+
+func (s *methodSpec) hasPlainName() bool { return len(s.namePath) == 1 && s.namePath[0] == "name" }
+
+// nameIn returns the JSON value at namePath in a request, nil if there is none.
+func (s *methodSpec) nameIn(m wire.Message) []byte {
+	if s.hasPlainName() {
+		return m.Part(wire.PartName)
+	}
+	value, _ := wire.Lookup(m.Part(wire.PartParams), s.namePath...)
+	return value
+}
+
+// withName returns a request with another name, a JSON string.
+func (s *methodSpec) withName(m wire.Message, name []byte) wire.Message {
+	m, _ = m.Set(name, append([]string{"params"}, s.namePath...)...)
+	return m
+}
+
+// completionSpec returns the methodSpec for completion/complete, which depends on the kind of
+// reference; nil if the reference is invalid.
+func completionSpec(m wire.Message) *methodSpec {
+	kind, _ := wire.Lookup(m.Part(wire.PartParams), "ref", "type")
+	switch wire.Unquote(kind) {
+	case "ref/prompt":
+		return promptCompletionSpec
+	case "ref/resource":
+		return resourceCompletionSpec
+	}
+	return nil
+}
+
+var errNoReference = wire.Errorf(wire.CodeInvalidParams,
+	"Invalid params: completion/complete needs a ref to a prompt or a resource")
 
 // resolveNamed resolves the name of a tool or prompt in the list that the client has read, then in
 // the current catalog.
 func resolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) (catalog.Route, bool) {
 	return func(c *clientCall, v *catalog.View) (catalog.Route, bool) {
-		if shown := c.lastListed(kind); shown != nil {
+		if shown := c.kind.lastListed(kind); shown != nil {
 			if route, ok := shown.Lookup(kind, c.Name); ok {
 				return route, true
 			}
@@ -63,33 +124,33 @@ func resolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) (catalog.R
 // have read contained all other names.
 func mayResolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) bool {
 	return func(c *clientCall, v *catalog.View) bool {
-		return c.lastListed(kind) == nil && !v.Complete || v.MayResolveLater(c.Name)
+		return c.kind.lastListed(kind) == nil && !v.Complete || v.MayResolveLater(c.Name)
 	}
-}
-
-// lastListed returns the snapshot of the list that the client has read. It is nil if the client
-// has not read the list, and for stateless clients, whose lists are not tracked.
-func (c *clientCall) lastListed(kind catalog.Kind) *catalog.Snapshot {
-	if c.stateless != nil {
-		return nil
-	}
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	return c.s.lists[kind].listed
 }
 
 // resolveResource resolves a URI in the current catalog. If no list contains the URI and no
 // template matches it, the URI resolves to the backend that has returned it to this client in a
 // result.
 func resolveResource(c *clientCall, v *catalog.View) (catalog.Route, bool) {
-	if !v.Settled && c.lastListed(catalog.Resources) == nil {
+	if !v.Settled && c.kind.lastListed(catalog.Resources) == nil {
 		// an earlier backend in the configuration may still list the URI
 		return catalog.Route{}, false
 	}
 	if route, ok := v.ResolveResource(c.Name); ok {
 		return route, true
 	}
-	return c.links().route(c.Name)
+	return c.kind.links().route(c.Name)
+}
+
+// resolveTemplate resolves the URI template of a resource template, or the URI of a resource.
+func resolveTemplate(c *clientCall, v *catalog.View) (catalog.Route, bool) {
+	if !v.Settled && c.kind.lastListed(catalog.Templates) == nil {
+		return catalog.Route{}, false
+	}
+	if route, ok := v.Lookup(catalog.Templates, c.Name); ok {
+		return route, true
+	}
+	return v.ResolveResource(c.Name)
 }
 
 // mayResolveResource returns true while a backend has not settled, because the backend may have a
@@ -118,36 +179,4 @@ func resourceNotFound(uri string) *wire.Error {
 func errURITooLong() *wire.Error {
 	return wire.Errorf(wire.CodeInvalidParams,
 		"Invalid params: the URI of a subscription has at most %d bytes", maxURI)
-}
-
-func (c *clientCall) sendNamed() {
-	if c.Name != c.Route.Original {
-		c.request.Name = c.Route.OriginalJSON
-	}
-	c.sendAsIs()
-}
-
-func (c *clientCall) sendAsIs() { c.newBackendCall(c.backendMessage()).Send() }
-
-// callByName starts a call whose name is params.name. Here and below, client is nil for a session
-// client.
-func (s *Session) callByName(client *statelessClient, r *peer.Request, spec *methodSpec) {
-	s.callByValue(client, r, spec, "name", r.Part(wire.PartName))
-}
-
-// callByParam starts a call whose name is another member of params.
-func (s *Session) callByParam(client *statelessClient, r *peer.Request, spec *methodSpec,
-	member string) {
-	value, _ := wire.Lookup(r.Part(wire.PartParams), member)
-	s.callByValue(client, r, spec, member, value)
-}
-
-func (s *Session) callByValue(client *statelessClient, r *peer.Request, spec *methodSpec,
-	member string, value []byte) {
-	if len(value) == 0 || value[0] != '"' {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s needs a %s", r.Method(),
-			member))
-		return
-	}
-	s.startCall(client, r, spec, wire.Unquote(value))
 }

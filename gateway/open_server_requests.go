@@ -25,8 +25,8 @@ type openServerRequests struct {
 
 // An attributedCall is the call to which a backend's request belongs.
 type attributedCall struct {
-	call    *clientCall // its timeout is paused until the request ends; nil if there is none
-	certain bool        // the request arrived on the call's stream and names no task
+	call    *sessionCall // its timeout is paused until the request ends; nil if there is none
+	certain bool         // the request arrived on the call's stream and names no task
 }
 
 // reserveServerRequest counts one more open request of a backend to the client. It returns an
@@ -73,7 +73,7 @@ func (s *Session) releaseServerRequestLocked(backend string) {
 // trackServerRequest records a request that is about to be sent to the client, and returns the
 // call to which the request belongs. If there is none, the client must respond within
 // inputTimeout.
-func (s *Session) trackServerRequest(sr *serverRequest) *clientCall {
+func (s *Session) trackServerRequest(sr *serverRequest) *sessionCall {
 	attr := attributedCall{call: s.originCall(sr.backend, sr.from, sr.r.Message)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *Session) attributeLocked(sr *serverRequest, attr attributedCall) {
 // detachRequestsLocked is called when a call has ended. It returns the requests that belong to the
 // call with certainty and end with it. Its other requests are assigned to the newest call at the
 // same backend, or get a timeout if there is none.
-func (s *Session) detachRequestsLocked(c *clientCall) (ending []*serverRequest) {
+func (s *Session) detachRequestsLocked(c *sessionCall) (ending []*serverRequest) {
 	for sr, attr := range s.serverRequests.open {
 		switch {
 		case attr.call != c:

@@ -1,18 +1,13 @@
 package gateway
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"mcpgateway/internal/quota"
 
-	"mcpgateway/internal/contract"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
-	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
@@ -22,10 +17,10 @@ import (
 // from [sessionTasks]. For any other client the call stays open: the gateway polls the task,
 // without a time limit, until the task has ended.
 //
-//	startRoundTrips ─ runRoundTrips ─ finishRoundTrips
+//	roundTrips.finish
 //	   ├ the client asked for a task: sessionTasks.addPolled
-//	   └ else pollUntilDone: tasks/get …, answerInputs (polled_task_inputs.go)
-//	tasks/get, result, cancel ─ servePolledTask (polled_task_requests.go)
+//	   └ else taskPoller.untilDone: tasks/get …, answerInputs (task_poller.go)
+//	tasks/get, result, cancel ─ taskPoller.serve (polled_task_requests.go)
 //	tasks/list ─ session_task_list.go
 type polledTask struct {
 	scopedID
@@ -50,143 +45,10 @@ const (
 
 var errTaskEnded = wire.Errorf(wire.CodeInvalidParams, "Invalid params: the task has ended")
 
-// toClientResponse converts a modern backend's response for a session client. If the client has
-// asked for a task and there is room to store the result, a result becomes an ended task.
-func (c *clientCall) toClientResponse(m wire.Message) wire.Message {
-	m = c.toLegacy(m)
-	if !c.taskReserved {
-		return m
-	}
-	c.taskReserved = false
-	result := m.Part(wire.PartResult)
-	if result == nil || !c.s.g.resultBytes.Acquire(len(result), maxResultBytes) {
-		c.s.tasks.unreserve()
-		return m
-	}
-	status := protocol.TaskCompleted
-	if m.IsToolError() {
-		status = protocol.TaskFailed
-	}
-	id := newID()
-	p := &polledTask{scopedID: scopedID{c.Route.Backend, id}, final: true, result: result,
-		budget: &c.s.g.resultBytes}
-	p.lastTask = protocol.NewLegacyTask(id, status, time.Now())
-	c.s.tasks.addPolled(p)
-	c.s.tasks.end(p.backend, id)
-	return wire.NewResult("0", wire.EditObject(nil, nil,
-		wire.Member{Key: "task", Text: protocol.SetTaskID(p.lastTask, p.clientID)}))
-}
-
-// finishRoundTrips ends a call with the final response of a modern backend. If the response is a
-// task that the client has not asked for, finishRoundTrips polls the task first. If the call ends
-// before the task, it cancels the task.
-func (c *clientCall) finishRoundTrips(ctx context.Context, m wire.Message) {
-	created := m.Part(wire.PartResult)
-	if created == nil || protocol.ResultType(created) != protocol.ResultTask {
-		c.forward(c.toClientResponse(m))
-		return
-	}
-	if err := protocol.CheckTask(created); err != nil {
-		c.failWith(&peer.BadResponseError{Err: err})
-		return
-	}
-	backendID := protocol.TaskID(created)
-	if backendID == "" || len(backendID) > maxIDSize {
-		c.failWith(&peer.BadResponseError{Err: errNoTaskID})
-		return
-	}
-	p := &polledTask{scopedID: scopedID{c.Route.Backend, backendID}}
-	if c.taskReserved {
-		c.taskReserved = false
-		c.s.tasks.addPolled(p)
-		p.setStatus(protocol.TaskToLegacy(created))
-		c.forward(wire.NewResult("0", protocol.SetTaskID(protocol.CreateTaskResultToLegacy(created),
-			p.clientID)))
-		return
-	}
-	if response, ok := c.pollUntilDone(ctx, p, created); ok {
-		c.forward(response)
-	} else {
-		c.cancelAtBackend(p) // no client is waiting
-	}
-}
-
-// pollUntilDone polls a task until it has ended and forwards its input requests to the client. It
-// returns the response to the original call, or false if the call has already ended, possibly by an
-// error of polling.
-func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask,
-	task []byte) (wire.Message, bool) {
-	t := progressSynthesizer{c: c, last: time.Now()}
-	failures := 0
-	for {
-		if task != nil && !pause(ctx, pollInterval(task)<<failures) {
-			return wire.Message{}, false
-		}
-		resp := c.callTask(ctx, p, protocol.MethodTasksGet, taskParams(p.id))
-		switch {
-		case ctx.Err() != nil:
-			return wire.Message{}, false
-		case resp.Err != nil && failures < maxPollFailures && isRepeatable(resp.Err):
-			failures++
-			if task == nil {
-				task = []byte("{}")
-			}
-			continue
-		case resp.Err != nil:
-			c.failWith(startedError(resp.Err))
-			return wire.Message{}, false
-		case resp.Message.Part(wire.PartError) != nil && p.clientID == "":
-			c.failWith(&transport.CallLostError{Err: fmt.Errorf("its task is gone: %s",
-				wire.ReadError(resp.Message.Part(wire.PartError)).Message), MayHaveRun: true})
-			return wire.Message{}, false
-		case resp.Message.Part(wire.PartError) != nil:
-			return c.toLegacy(resp.Message), true
-		}
-		failures, task = 0, resp.Message.Part(wire.PartResult)
-		o, err := protocol.ReadTaskOutcome(task)
-		if err != nil {
-			c.failWith(&peer.BadResponseError{Err: err})
-			return wire.Message{}, false
-		}
-		if _, final := p.last(); final {
-			return p.cancelledError(), true
-		}
-		if p.setStatus(protocol.TaskToLegacy(task)) {
-			c.notifyStatus(p)
-		}
-		switch {
-		case o.Result != nil:
-			return c.toLegacy(wire.NewResult("0", o.Result)), true
-		case o.Error != nil:
-			return c.toLegacy(errorResponse(o.Error)), true
-		case protocol.IsTerminalStatus(protocol.TaskStatus(task)):
-			return p.cancelledError(), true
-		}
-		t.maybeReport(task)
-		if response, ok := c.answerInputs(ctx, p, o.Inputs); !ok {
-			return response, response.Kind() != wire.Invalid
-		}
-	}
-}
-
 // cancelledError returns the response to a call whose task was cancelled.
 func (p *polledTask) cancelledError() wire.Message {
 	return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError,
 		"backend %s: the task was cancelled", p.backend))
-}
-
-// isRepeatable reports whether a read-only request may be repeated after an error: a lost
-// connection or a timeout does not mean that the task has ended.
-func isRepeatable(err error) bool {
-	_, lost := errors.AsType[*transport.CallLostError](err)
-	_, late := errors.AsType[*contract.TimeoutError](err)
-	return lost || late
-}
-
-// errorResponse returns a response with the given error object.
-func errorResponse(object []byte) wire.Message {
-	m := wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, ""))
-	return m.Splice(wire.Edit{Part: wire.PartError, Text: object})
 }
 
 // setStatus records the state of a task and reports whether its status has changed. It does not
@@ -216,24 +78,33 @@ func (p *polledTask) release() {
 	}
 }
 
-// callTask sends a request about a task to its modern backend and waits for the response.
-func (c *clientCall) callTask(ctx context.Context, p *polledTask, method string,
-	params []byte) contract.BackendResponse {
-	return c.s.g.callTask(ctx, p.backend, contract.BackendRequest{
-		Message: wire.NewRequest("0", method, params), Session: c.s.id, AllowTask: true})
+// claimInputs returns the input requests that were not yet sent to the client, and marks them as
+// sent. Full is true if the task exceeds maxTaskInputs.
+func (p *polledTask) claimInputs(
+	inputs []protocol.InputRequest) (newInputs []protocol.InputRequest, full bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, input := range inputs {
+		if p.askedKeys[input.Key] {
+			continue
+		}
+		if len(p.askedKeys) >= maxTaskInputs {
+			return nil, true
+		}
+		if p.askedKeys == nil {
+			p.askedKeys = make(map[string]bool)
+		}
+		input.Key = strings.Clone(input.Key)
+		p.askedKeys[input.Key] = true
+		newInputs = append(newInputs, input)
+	}
+	return newInputs, false
 }
 
-// cancelAtBackend cancels a task at its backend, without waiting for the response.
-func (c *clientCall) cancelAtBackend(p *polledTask) {
-	m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(p.id))
-	r := contract.BackendRequest{Message: m, Session: c.s.id, AllowTask: true}
-	c.s.g.Backends.NewCall(p.backend, r, make(responseWaiter, 1)).Send()
-}
-
-// notifyStatus sends the status of a task to a client that knows the task.
-func (c *clientCall) notifyStatus(p *polledTask) {
-	if task, _ := p.last(); p.clientID != "" {
-		c.s.notify(wire.NewNotification(protocol.NotificationTasksStatus,
-			protocol.SetTaskID(task, p.clientID)), "")
+func (p *polledTask) unclaimInputs(inputs []protocol.InputRequest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, input := range inputs {
+		delete(p.askedKeys, input.Key)
 	}
 }

@@ -7,35 +7,29 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// servePolledTask responds to a client's request about a task at a modern backend. It is called
-// with c.mu locked.
-func (c *clientCall) servePolledTask(p *polledTask) {
-	ctx, cancel := context.WithCancel(c.s.ctx)
-	c.cancelWait = cancel
-	c.s.addInFlight(c)
-	c.s.work.Go(func() {
-		defer cancel()
-		response, ok := wire.Message{}, false
-		switch c.Method {
-		case protocol.MethodTasksGet:
-			response, ok = c.polledStatus(ctx, p)
-		case protocol.MethodTasksResult:
-			response, ok = c.polledResult(ctx, p)
-		case protocol.MethodTasksCancel:
-			response, ok = c.cancelPolledTask(ctx, p)
-		}
-		if ok {
-			c.forward(response)
-		}
-	})
+// serve responds to a client's request about the task, the call.
+func (t *taskPoller) serve(ctx context.Context) {
+	response, ok := wire.Message{}, false
+	switch t.c.Method {
+	case protocol.MethodTasksGet:
+		response, ok = t.status(ctx)
+	case protocol.MethodTasksResult:
+		response, ok = t.result(ctx)
+	case protocol.MethodTasksCancel:
+		response, ok = t.cancel(ctx)
+	}
+	if ok {
+		t.c.forward(response)
+	}
 }
 
-// polledStatus returns the response to tasks/get. Here and below, the second result is false if the
+// status returns the response to tasks/get. Here and below, the second result is false if the
 // call has already ended.
-func (c *clientCall) polledStatus(ctx context.Context, p *polledTask) (wire.Message, bool) {
+func (t *taskPoller) status(ctx context.Context) (wire.Message, bool) {
+	c, p := t.c, t.p
 	task, final := p.last()
 	if !final {
-		resp := c.callTask(ctx, p, protocol.MethodTasksGet, taskParams(p.id))
+		resp := t.send(ctx, protocol.MethodTasksGet, taskParams(p.id))
 		switch {
 		case ctx.Err() != nil:
 			return wire.Message{}, false
@@ -52,9 +46,9 @@ func (c *clientCall) polledStatus(ctx context.Context, p *polledTask) (wire.Mess
 	return wire.NewResult("0", protocol.SetTaskID(task, p.clientID)), true
 }
 
-// polledResult waits until the task has ended and returns the response to tasks/result.
-func (c *clientCall) polledResult(ctx context.Context,
-	p *polledTask) (response wire.Message, ok bool) {
+// result waits until the task has ended and returns the response to tasks/result.
+func (t *taskPoller) result(ctx context.Context) (response wire.Message, ok bool) {
+	p := t.p
 	_, final := p.last()
 	switch {
 	case p.result != nil:
@@ -62,11 +56,10 @@ func (c *clientCall) polledResult(ctx context.Context,
 	case final:
 		return p.cancelledError(), true
 	default:
-		c.relatedTaskID = p.clientID
-		if response, ok = c.pollUntilDone(ctx, p, nil); !ok {
+		if response, ok = t.untilDone(ctx, nil); !ok {
 			return response, false
 		}
-		c.s.tasks.end(p.backend, p.id)
+		t.c.s.tasks.end(p.backend, p.id)
 	}
 	if result := response.Part(wire.PartResult); result != nil {
 		response = wire.NewResult("0", protocol.AddRelatedTask(result, p.clientID))
@@ -74,11 +67,12 @@ func (c *clientCall) polledResult(ctx context.Context,
 	return response, ok
 }
 
-// cancelPolledTask cancels a task and returns the response to tasks/cancel, an error if the task
+// cancel cancels the task and returns the response to tasks/cancel, an error if the task
 // has ended. The client then gets the status cancelled even if the backend reports another status:
 // a task "MUST remain in cancelled status" (tasks, 2025-11-25).
-func (c *clientCall) cancelPolledTask(ctx context.Context, p *polledTask) (wire.Message, bool) {
-	response, ok := c.polledStatus(ctx, p)
+func (t *taskPoller) cancel(ctx context.Context) (wire.Message, bool) {
+	c, p := t.c, t.p
+	response, ok := t.status(ctx)
 	task := response.Part(wire.PartResult)
 	if !ok || task == nil {
 		return response, ok
@@ -86,7 +80,7 @@ func (c *clientCall) cancelPolledTask(ctx context.Context, p *polledTask) (wire.
 	if protocol.IsTerminalStatus(protocol.TaskStatus(task)) {
 		return wire.NewErrorResponse("0", errTaskEnded), true
 	}
-	resp := c.callTask(ctx, p, protocol.MethodTasksCancel, taskParams(p.id))
+	resp := t.send(ctx, protocol.MethodTasksCancel, taskParams(p.id))
 	switch {
 	case ctx.Err() != nil:
 		return wire.Message{}, false

@@ -21,10 +21,10 @@ import (
 // client's request gets an input_required result, and the call is suspended (suspended_calls.go)
 // until the client's next request contains the responses.
 //
-//	clientCall.send ─ resumableCall ─ Backends.NewCall
+//	statelessCall.prepare ─ resumableCall ─ Backends.NewCall
 //	statelessClient.handleRequest ─ addInputRequest ─ suspend: input_required and a ticket
-//	   clientCall.continueCall (a retry with the ticket) ─ resume ─ inputRequest.reply
-//	OnResponse ─ clientCall.OnResponse of the waiting request, or stored for the next request
+//	   statelessCall.continueCall (a retry with the ticket) ─ resume ─ inputRequest.reply
+//	OnResponse ─ statelessCall.OnResponse of the waiting request, or stored for the next request
 //
 // Each call ends once: by the backend's response, by a cancellation or the disconnection of the
 // client, by suspendTimeout, or by an error of the gateway. A suspension never makes a call run
@@ -40,7 +40,7 @@ type resumableCall struct {
 	backendCall  contract.BackendCall
 
 	mu            sync.Mutex
-	call          *clientCall               // waiting for the response; nil = suspended or ended
+	call          *statelessCall            // waiting for the response; nil = suspended or ended
 	inputRequests []*inputRequest           // unanswered, the oldest first
 	inputCount    int                       // input requests so far, for their keys
 	timer         *time.Timer               // gatherTime or suspendTimeout; nil if neither runs
@@ -67,21 +67,8 @@ const (
 	maxInputRequests = maxServerRequests
 )
 
-// makeResumable creates the call to the backend as a resumableCall.
-func (c *clientCall) makeResumable(request contract.BackendRequest) {
-	rc := &resumableCall{g: c.s.g, client: c.stateless, id: newID(), route: c.Route, call: c,
-		taskReserved: c.taskReserved, sendAsTask: c.sendAsTask}
-	if c.continuation.hasResponses() {
-		request.Continuation, request.ServerKey = true, c.continuation.serverKey
-	}
-	rc.backendCall = rc.g.Backends.NewCall(rc.route.Backend, request, rc)
-	c.backendCall, c.resumable = rc.backendCall, rc
-	c.stateless.retain()
-	c.stateless.addCall(rc)
-}
-
 // waitingCall returns the client's call that waits for the response; nil if there is none.
-func (rc *resumableCall) waitingCall() *clientCall {
+func (rc *resumableCall) waitingCall() *statelessCall {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	return rc.call
@@ -91,7 +78,7 @@ func (rc *resumableCall) waitingCall() *clientCall {
 // request, with the progress token of that request.
 func (rc *resumableCall) OnProgress(m wire.Message) {
 	if c := rc.waitingCall(); c != nil {
-		if token := c.r.Token(); token != "" && !c.s.isBacklogged(rc.route.Backend) {
+		if token := c.r.Token(); token != "" && !c.conn.isBacklogged(rc.route.Backend) {
 			edit := wire.Edit{Part: wire.PartToken, Text: []byte(token)}
 			c.r.Notify(protocol.StripMeta(m).Splice(edit))
 		}
@@ -214,7 +201,7 @@ func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
 
 // cancelForCall ends the resumable call if c waits for it. It is called when c was cancelled or
 // the client of c has disconnected.
-func (rc *resumableCall) cancelForCall(c *clientCall, params []byte) {
+func (rc *resumableCall) cancelForCall(c *statelessCall, params []byte) {
 	rc.mu.Lock()
 	if rc.ended || rc.call != c {
 		rc.mu.Unlock()

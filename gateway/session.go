@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"mcpgateway/catalog"
@@ -20,20 +18,10 @@ import (
 // A Session is the state of one client connection, of one HTTP session, or of one modern request
 // over HTTP.
 type Session struct {
-	g    *Gateway
-	id   string
-	peer *peer.Peer
-	ctx  context.Context // done when the session has ended
-	end  context.CancelFunc
-	work sync.WaitGroup // goroutines that serve requests
-
-	stopped atomic.Bool // the gateway is shutting down
-
-	principal string // authenticated identity of the client; "" if there is no authentication
-	// stateless clients retained by this connection, the latest last; used only by the reading
-	// goroutine
-	clients  []*statelessClient
-	opened   bool // registered with the backends; for the reading goroutine only
+	clientConn
+	peer     *peer.Peer
+	end      context.CancelFunc // ends ctx
+	opened   bool               // registered with the backends; for the reading goroutine only
 	openedAt time.Time
 
 	tasks           sessionTasks   // tasks of the client at backends
@@ -53,8 +41,6 @@ type Session struct {
 	inFlight             inFlightCalls
 	serverRequests       openServerRequests
 	earlyStatuses        []earlyStatus
-	listenRequests       map[*listenRequest]bool
-	backlogLogged        time.Time // time of the last warning of isBacklogged
 }
 
 // newSession returns a session without a peer.
@@ -62,14 +48,10 @@ func newSession(g *Gateway, id, principal string) *Session {
 	if id == "" {
 		id = newID()
 	}
-	s := &Session{g: g, id: id, principal: principal}
+	s := &Session{clientConn: clientConn{g: g, id: id, principal: principal}}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s
 }
-
-// log returns the session's logger. The logger is created on demand, because most sessions log
-// nothing after initialize.
-func (s *Session) log() *slog.Logger { return s.g.Log.With("session", s.id) }
 
 func (s *Session) peerOptions() peer.Options {
 	return peer.Options{
@@ -149,10 +131,8 @@ func (s *Session) cleanUp(reason error) {
 		client.release()
 	}
 	if s.opened {
-		s.mu.Lock()
-		client := s.negotiated.Name
-		s.mu.Unlock()
-		attrs := []any{"client", client, "dur", time.Since(s.openedAt).Round(time.Millisecond)}
+		attrs := []any{"client", s.clientName(),
+			"dur", time.Since(s.openedAt).Round(time.Millisecond)}
 		if s.stopped.Load() {
 			reason = errors.New("the gateway is ending")
 		}
@@ -246,19 +226,23 @@ func (s *Session) dispatch(r *peer.Request, method string) {
 	case protocol.MethodResourcesTemplatesList:
 		s.serveList(r, catalog.Templates)
 	case protocol.MethodToolsCall:
-		s.callByName(nil, r, toolsCallSpec)
+		s.startCall(r, toolsCallSpec)
 	case protocol.MethodPromptsGet:
-		s.callByName(nil, r, promptsGetSpec)
+		s.startCall(r, promptsGetSpec)
 	case protocol.MethodResourcesRead:
-		s.callByParam(nil, r, resourcesReadSpec, "uri")
+		s.startCall(r, resourcesReadSpec)
 	case protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe:
-		s.callByParam(nil, r, subscriptionSpec, "uri")
+		s.startCall(r, subscriptionSpec)
 	case protocol.MethodCompletionComplete:
-		s.completeArgument(nil, r)
+		if spec := completionSpec(r.Message); spec != nil {
+			s.startCall(r, spec)
+		} else {
+			s.fail(r, errNoReference)
+		}
 	case protocol.MethodSetLogLevel:
 		s.setLevel(r)
 	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
-		s.callByParam(nil, r, sessionTaskSpec, "taskId")
+		s.startCall(r, taskSpec)
 	case protocol.MethodTasksList:
 		s.listTasks(r)
 	default:
@@ -391,7 +375,7 @@ func (g *Gateway) RecordRejected(session string, m wire.Message, err *wire.Error
 	s := g.sessions[session]
 	g.mu.Unlock()
 	if s == nil {
-		s = &Session{g: g, id: session}
+		s = &Session{clientConn: clientConn{g: g, id: session}}
 	}
 	s.recordRejected(m, err)
 }
@@ -404,13 +388,36 @@ func (s *Session) recordCall(m wire.Message, o Outcome) {
 	if m.Method() == protocol.MethodResourcesRead {
 		name = stringAt(m, "params", "uri")
 	}
-	c := s.newCallInfo(m, m.ID(), name)
+	client := ""
+	if protocol.IsModern(m) {
+		client = clientName(m)
+	} else {
+		client = s.clientName()
+	}
+	c := CallInfo{
+		Session: s.id, Client: client, Principal: s.principal, ID: m.ID(), Method: m.Method(),
+		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
+	}
 	s.g.observeBegin(&c)
 	s.g.observeEnd(&c, o)
+}
+
+// clientName returns the name/version of the client, "" before initialize.
+func (s *Session) clientName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.negotiated.Name
 }
 
 func (s *Session) allowsBatches() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.negotiated.Revision.Batches
+}
+
+// revision returns the features of the negotiated protocol revision.
+func (s *Session) revision() protocol.Features {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.negotiated.Revision
 }

@@ -2,62 +2,33 @@ package gateway
 
 import (
 	"slices"
+	"time"
 
-	"mcpgateway/catalog"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
-var sessionTaskSpec = &methodSpec{resolve: resolveSessionTask, mayResolveLater: never,
-	notFound: unknownName("task"), send: (*clientCall).sendTaskRequest}
-
-// resolveSessionTask resolves a task id of the session. The ids of other sessions' tasks are
-// unknown.
-func resolveSessionTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) {
-	at, ok := c.s.tasks.toBackend(c.Name)
-	if !ok {
-		return catalog.Route{}, false
-	}
-	route := catalog.Route{Backend: at.backend, Original: at.id, OriginalJSON: wire.Quote(at.id)}
-	return route, true
-}
-
-func never(*clientCall, *catalog.View) bool { return false }
-
-// sendTaskRequest sends a request about a task. tasks/result has no timeout, because the backend
-// responds when the task has ended.
-func (c *clientCall) sendTaskRequest() {
-	if p := c.s.tasks.polled(scopedID{c.Route.Backend, c.Route.Original}); p != nil {
-		c.servePolledTask(p)
-		return
-	}
-	m := c.backendMessage()
-	if c.Name != c.Route.Original {
-		m, _ = m.Set(c.Route.OriginalJSON, "params", "taskId")
-	}
-	call := c.newBackendCall(m)
-	if c.isMethod(protocol.MethodTasksResult) {
-		call.PauseTimeout()
-	}
-	call.Send()
-}
-
-// reserveTask reserves a slot for a task if the call may become a task: for a session client, if a
-// tool call asks for a task and the client was offered tasks; for a stateless client, see
-// reserveStatelessTask. It returns an error if no slot is free.
-func (c *clientCall) reserveTask() *wire.Error {
-	if c.stateless != nil {
-		return c.reserveStatelessTask()
-	}
-	if !c.isMethod(protocol.MethodToolsCall) || !c.s.offersTasks() || !asksForTask(c.r.Message) {
+// reserveTask reserves a slot for a task if the call may become a task: if it is a tool call that
+// asks for a task and the client was offered tasks. It returns an error if no slot is free.
+func (c *sessionCall) reserveTask() *wire.Error {
+	if c.spec != toolsCallSpec || !c.s.offersTasks() || !asksForTask(c.r.Message) {
 		return nil
 	}
-	if c.taskReserved = c.s.tasks.reserve(); !c.taskReserved {
+	if !c.s.tasks.reserve() {
 		return errTooManyTasks
 	}
+	c.asksForTask, c.taskReserved = true, true
 	return nil
+}
+
+// unreserveTask releases the reserved slot, if it is unused.
+func (c *sessionCall) unreserveTask() {
+	if c.taskReserved {
+		c.taskReserved = false
+		c.s.tasks.unreserve()
+	}
 }
 
 // asksForTask reports whether a request asks for a task as the response.
@@ -66,22 +37,13 @@ func asksForTask(m wire.Message) bool {
 	return !wire.IsNull(value)
 }
 
-// backendMessage returns the request for the backend. The name in the request is still the
-// client's.
-func (c *clientCall) backendMessage() wire.Message {
-	if c.stateless != nil {
-		return c.statelessBackendMessage()
-	}
-	return c.s.toBackendTaskIDs(c.Route.Backend, c.r.Message)
-}
-
 // checkTaskResult returns an error if a legacy backend's response is ambiguous, that is, if a
 // client could read another task in the response than the gateway does.
-func (c *clientCall) checkTaskResult(m wire.Message) (err error) {
+func (c *sessionCall) checkTaskResult(m wire.Message) (err error) {
 	switch {
 	case c.taskReserved:
 		err = protocol.CheckCreateTaskResult(m.Part(wire.PartResult))
-	case c.isMethod(protocol.MethodTasksGet), c.isMethod(protocol.MethodTasksCancel):
+	case c.Method == protocol.MethodTasksGet, c.Method == protocol.MethodTasksCancel:
 		err = protocol.CheckTask(m.Part(wire.PartResult))
 	}
 	if err != nil {
@@ -92,7 +54,7 @@ func (c *clientCall) checkTaskResult(m wire.Message) (err error) {
 
 // recordResponse records the tasks and URL elicitations in a legacy backend's response, and
 // returns the response with the task ids that the client knows.
-func (c *clientCall) recordResponse(m wire.Message) wire.Message {
+func (c *sessionCall) recordResponse(m wire.Message) wire.Message {
 	backend := c.Route.Backend
 	if failure := m.Part(wire.PartError); failure != nil {
 		c.s.recordURLElicitations(backend, failure)
@@ -101,29 +63,64 @@ func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 	case c.taskReserved:
 		id := stringAt(m, "result", "task", "taskId")
 		if id == "" || len(id) > maxIDSize {
-			c.s.tasks.unreserve() // no task was created
+			c.unreserveTask() // no task was created
 			break
 		}
+		c.taskReserved = false
 		m = replaceID(m, id, c.s.tasks.add(backend, id, c.relayProgress()), "result", "task",
 			"taskId")
 		c.s.noteTaskStatus(backend, id, stringAt(m, "result", "task", "status"))
-	case c.isMethod(protocol.MethodTasksGet), c.isMethod(protocol.MethodTasksCancel):
+	case c.Method == protocol.MethodTasksGet, c.Method == protocol.MethodTasksCancel:
 		m = replaceID(m, c.Route.Original, c.Name, "result", "taskId")
 		c.s.noteTaskStatus(backend, c.Route.Original, stringAt(m, "result", "status"))
-	case c.isMethod(protocol.MethodTasksResult):
+	case c.Method == protocol.MethodTasksResult:
 		c.s.tasks.end(backend, c.Route.Original)
 	}
 	return c.s.toClientTaskIDs(backend, m)
 }
 
+// toClientResponse converts a modern backend's response for a session client. If the client has
+// asked for a task and there is room to store the result, a result becomes an ended task.
+func (c *sessionCall) toClientResponse(m wire.Message) wire.Message {
+	m = c.toLegacy(m)
+	if !c.taskReserved {
+		return m
+	}
+	result := m.Part(wire.PartResult)
+	if result == nil || !c.g.resultBytes.Acquire(len(result), maxResultBytes) {
+		c.unreserveTask()
+		return m
+	}
+	c.taskReserved = false
+	status := protocol.TaskCompleted
+	if m.IsToolError() {
+		status = protocol.TaskFailed
+	}
+	id := newID()
+	p := &polledTask{scopedID: scopedID{c.Route.Backend, id}, final: true, result: result,
+		budget: &c.g.resultBytes}
+	p.lastTask = protocol.NewLegacyTask(id, status, time.Now())
+	c.s.tasks.addPolled(p)
+	c.s.tasks.end(p.backend, id)
+	return wire.NewResult("0", wire.EditObject(nil, nil,
+		wire.Member{Key: "task", Text: protocol.SetTaskID(p.lastTask, p.clientID)}))
+}
+
 // relayProgress forwards the progress of a call that has become a task, until stop is called. The
 // notifications use the stream of the client's tasks/result request, if that request is open.
-func (c *clientCall) relayProgress() (stop func()) {
+func (c *sessionCall) relayProgress() (stop func()) {
 	s, backend := c.s, c.Route.Backend
 	return c.backendCall.RelayProgress(func(m wire.Message) {
 		relatedTo := s.originCall(backend, contract.Attribution{}, m).relatedID()
 		s.notify(s.toClientTaskIDs(backend, m), relatedTo)
 	})
+}
+
+// cancelTask cancels a task at a modern backend, without waiting for the response.
+func (s *Session) cancelTask(task scopedID) {
+	m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(task.id))
+	r := contract.BackendRequest{Message: m, Session: s.id, AllowTask: true}
+	s.g.Backends.NewCall(task.backend, r, make(responseWaiter, 1)).Send()
 }
 
 // noteTaskStatus marks a task as ended if the backend has reported a terminal status.

@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -141,15 +139,23 @@ func (s *Session) dispatchStateless(client *statelessClient, r *peer.Request, me
 	case protocol.MethodResourcesTemplatesList:
 		s.listStateless(r, catalog.Templates)
 	case protocol.MethodToolsCall:
-		s.callByName(client, r, toolsCallSpec)
+		s.startStatelessCall(client, r, toolsCallSpec)
 	case protocol.MethodPromptsGet:
-		s.callByName(client, r, promptsGetSpec)
+		s.startStatelessCall(client, r, promptsGetSpec)
 	case protocol.MethodResourcesRead:
-		s.callByParam(client, r, resourcesReadSpec, "uri")
+		s.startStatelessCall(client, r, resourcesReadSpec)
 	case protocol.MethodCompletionComplete:
-		s.completeArgument(client, r)
+		if spec := completionSpec(r.Message); spec != nil {
+			s.startStatelessCall(client, r, spec)
+		} else {
+			s.fail(r, errNoReference)
+		}
 	case protocol.MethodTasksGet, protocol.MethodTasksUpdate, protocol.MethodTasksCancel:
-		s.handleTaskRequest(client, r)
+		if protocol.HasTasksExtension(client.meta.Capabilities) {
+			s.startStatelessCall(client, r, taskSpec)
+		} else {
+			s.fail(r, protocol.MissingTasksError())
+		}
 	default:
 		s.fail(r, methodNotFound(method))
 	}
@@ -194,7 +200,7 @@ func (s *Session) listStateless(r *peer.Request, kind catalog.Kind) {
 	}
 	s.work.Go(func() {
 		defer cancel()
-		if v, ok := s.awaitCatalog(ctx, func(v *catalog.View) bool { return v.Settled }); ok {
+		if v, ok := s.g.awaitCatalog(ctx, func(v *catalog.View) bool { return v.Settled }); ok {
 			s.replyPage(r, kind, v.Snapshot)
 		} else {
 			s.fail(r, wire.Errorf(wire.CodeInternalError,
@@ -220,139 +226,4 @@ func (s *Session) replyPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 	s.g.replyModern(r, wire.EditObject(page, nil,
 		wire.Member{Key: "ttlMs", Text: strconv.AppendInt(nil, ttl.Milliseconds(), 10)},
 		wire.Member{Key: "cacheScope", Text: []byte(scope)}))
-}
-
-// statelessBackendMessage converts a stateless client's request for the backend: it removes the
-// members of the modern generation, which package backends adds if the backend is modern, and
-// replaces the ticket by the backend's own requestState.
-func (c *clientCall) statelessBackendMessage() wire.Message {
-	m := protocol.StripMeta(c.r.Message)
-	if c.isMethod(protocol.MethodToolsCall) {
-		m = protocol.StripTaskParam(m)
-	}
-	if c.sendAsTask {
-		m = protocol.AddTaskParam(m)
-	}
-	switch cont := c.continuation; {
-	case cont == nil:
-	case cont.rerun:
-		m = protocol.SetContinuation(m, nil, nil)
-	case cont.state != nil:
-		m, _ = m.Set(cont.state, "params", "requestState")
-	}
-	return m
-}
-
-// respondStateless ends a stateless client's call with a backend's response, converted for the
-// client.
-func (c *clientCall) respondStateless(m wire.Message, modernBackend bool) {
-	out := outcomeOf(m)
-	modern := modernBackend // the generation of m
-	kind := ""
-	if modernBackend {
-		kind = protocol.ResultType(m.Part(wire.PartResult))
-	}
-	switch failure := m.Part(wire.PartError); {
-	case failure != nil:
-		if m = c.statelessError(m, wire.ReadError(failure),
-			modernBackend); m.Kind() == wire.Invalid {
-			return
-		}
-		out = outcomeOf(protocol.ToModern(m, c.Method, c.s.g.info, modernBackend))
-	case c.startsTask(m, kind):
-		var ok bool
-		if m, ok = c.registerTask(m, modernBackend); !ok {
-			return
-		}
-		modern = true
-	case kind == protocol.ResultInputRequired:
-		m = c.sealState(m)
-		out.Kind = InputRequired
-	}
-	if c.resumable != nil {
-		c.resumable.unreserveTask()
-	}
-	c.recordLinks(m)
-	if c.r.Forward(protocol.ToModern(m, c.Method, c.s.g.info, modern)) {
-		c.end(out)
-	}
-}
-
-// validateResult checks a result from a modern backend or for a stateless client. It returns an
-// error if the result is not an object, if the request does not allow its resultType, or if its
-// input requests are invalid or require capabilities that a stateless client has not declared.
-func (c *clientCall) validateResult(m wire.Message, modern bool) error {
-	result := m.Part(wire.PartResult)
-	switch {
-	case result == nil:
-		return nil
-	case !modern && wire.IsObject(result):
-		return nil
-	}
-	switch kind, err := protocol.ParseResultType(result); {
-	case err != nil:
-		return &peer.BadResponseError{Err: err}
-	case kind == protocol.ResultComplete:
-		return nil
-	case kind == protocol.ResultInputRequired && c.spec.allowsInput:
-		return c.checkInputs(result)
-	case kind == protocol.ResultTask && c.isMethod(protocol.MethodToolsCall) &&
-		(c.stateless == nil || protocol.HasTasksExtension(c.stateless.meta.Capabilities)):
-		return nil
-	default:
-		return errUnexpectedType(kind)
-	}
-}
-
-func errUnexpectedType(kind string) error {
-	return &peer.BadResponseError{Err: fmt.Errorf(
-		"its resultType %q is not allowed for this request", truncate(kind))}
-}
-
-// checkInputs validates the input requests of a result. clientCall.askAll checks the capabilities
-// of session clients later.
-func (c *clientCall) checkInputs(result []byte) error {
-	inputs, _, err := protocol.ReadInputRequests(result)
-	if err != nil {
-		return &peer.BadResponseError{Err: err}
-	}
-	if c.stateless == nil {
-		return nil
-	}
-	return mrtr.CheckInputsDeclared(c.Route.Backend, c.stateless.meta.Capabilities, inputs)
-}
-
-// statelessError adapts a backend's error for a modern client. It returns an invalid message if
-// requestURLConsent has handled the error.
-func (c *clientCall) statelessError(m wire.Message, e *wire.Error, modern bool) wire.Message {
-	switch {
-	case !modern && c.requestURLConsent(m.Part(wire.PartError)):
-		return wire.Message{}
-	case e.Code == protocol.CodeResourceNotFound && c.isMethod(protocol.MethodResourcesRead) &&
-		e.Data == nil:
-		m, _ = m.Set(wire.Encode(map[string]string{"uri": c.Name}), "error", "data")
-	}
-	return m
-}
-
-// sealState converts an input_required result for the client: it seals the backend's requestState
-// in a ticket, and adds the backend's label to elicitations.
-func (c *clientCall) sealState(m wire.Message) wire.Message {
-	_, state, _ := protocol.ReadInputRequests(m.Part(wire.PartResult)) // already validated
-	m = mrtr.LabelInputs(c.Route.Backend, protocol.StripNullInputs(m))
-	if state != nil {
-		m = protocol.SetRequestState(m,
-			c.sealTicket(mrtr.TicketState, string(state), mrtr.TicketTTL))
-	}
-	return m
-}
-
-// replyInputRequired ends a stateless client's request with an input_required result. It reports
-// whether the request was still open.
-func (c *clientCall) replyInputRequired(result []byte) bool {
-	if !c.s.g.replyModern(c.r, result) {
-		return false
-	}
-	c.end(Outcome{Kind: InputRequired, Result: result})
-	return true
 }

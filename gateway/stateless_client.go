@@ -331,7 +331,7 @@ func (sc *statelessClient) handleNotification(backend string, from contract.Attr
 		return // no request is waiting
 	}
 	if rc, _ := sc.originCall(backend, from); rc != nil {
-		if c := rc.waitingCall(); c != nil && !c.s.isBacklogged(backend) {
+		if c := rc.waitingCall(); c != nil && !c.conn.isBacklogged(backend) {
 			c.r.Notify(withBackendLogger(backend, protocol.StripMeta(m)))
 		}
 	}

@@ -17,8 +17,8 @@ import (
 // requests of the principal, even with other client metadata than those of the request that has
 // created the task.
 //
-//	registerTask ─ statelessTasks.add                         stateless_tasks.go
-//	tasks/get, update, cancel ─ sendStatelessTaskRequest      stateless_tasks.go
+//	forwardTask ─ statelessTasks.add                         stateless_tasks.go
+//	tasks/get, update, cancel ─ serveTaskRequest      stateless_call.go
 //	   legacy backend ─ legacyTaskBridge                      legacy_task_*.go
 //	subscriptions/listen with taskIds ─ pollTasks             task_listeners.go
 type statelessTask struct {
@@ -102,12 +102,12 @@ func (t *statelessTasks) unreserve(principal string) { t.counter.Release(princip
 
 // add stores the task that a call has become, in the reserved slot. The argument created is the
 // backend's CreateTaskResult.
-func (t *statelessTasks) add(c *clientCall, backendID string, modern bool,
+func (t *statelessTasks) add(c *statelessCall, backendID string, modern bool,
 	created []byte) *statelessTask {
 	st := &statelessTask{
-		scopedID: scopedID{c.Route.Backend, backendID}, g: c.s.g, id: newID(),
-		principal: c.stateless.principal,
-		modern:    modern, client: c.stateless, created: time.Now(),
+		scopedID: scopedID{c.Route.Backend, backendID}, g: c.g, id: newID(),
+		principal: c.client.principal,
+		modern:    modern, client: c.client, created: time.Now(),
 	}
 	st.bridge.task, st.bridge.changed = st, make(chan struct{})
 	st.stopProgress = func() {}

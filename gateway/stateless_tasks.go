@@ -17,9 +17,6 @@ import (
 // This file handles the tasks of stateless clients, which use the tasks extension. A client
 // declares the extension in each request that may create a task or is about a task.
 
-var statelessTaskSpec = &methodSpec{resolve: resolveStatelessTask, mayResolveLater: never,
-	notFound: unknownName("task"), send: (*clientCall).sendStatelessTaskRequest}
-
 // modernCaps returns the server capabilities for modern clients, and legacyCaps those for legacy
 // clients. If a backend of either generation supports tasks, clients of both generations are
 // offered tasks.
@@ -57,15 +54,15 @@ func withoutExecution(page []byte) []byte {
 	return wire.EditObject(page, nil, wire.Member{Key: "tools", Text: jsonArray(tools)})
 }
 
-// reserveStatelessTask decides whether a stateless client's call may become a task, and if so
-// reserves a slot. It returns an error if no slot is free, or if the tool requires a task and the
-// client has not declared the extension.
-func (c *clientCall) reserveStatelessTask() *wire.Error {
-	if !c.isMethod(protocol.MethodToolsCall) {
-		return nil
+// reserveTask decides whether the call may become a task, and if so reserves a slot. AsTask is true
+// if the request must ask for a task, because the backend is a legacy one. It returns an error if
+// no slot is free, or if the tool requires a task and the client has not declared the extension.
+func (c *statelessCall) reserveTask() (reserved, asTask bool, err *wire.Error) {
+	if c.spec != toolsCallSpec {
+		return false, false, nil
 	}
-	v := c.s.g.Backends.View()
-	declared := protocol.HasTasksExtension(c.stateless.meta.Capabilities)
+	v := c.g.Backends.View()
+	declared := protocol.HasTasksExtension(c.client.meta.Capabilities)
 	allowed := declared
 	if !v.HasCapability(c.Route.Backend, "extensions", protocol.TasksExtension) {
 		support := protocol.TaskSupportForbidden
@@ -73,31 +70,15 @@ func (c *clientCall) reserveStatelessTask() *wire.Error {
 			support = protocol.TaskSupport(v.Tool(c.Name))
 		}
 		if support == protocol.TaskSupportRequired && !declared {
-			return protocol.MissingTasksError()
+			return false, false, protocol.MissingTasksError()
 		}
 		allowed = declared && support != protocol.TaskSupportForbidden
-		c.sendAsTask = allowed
+		asTask = allowed
 	}
-	if allowed {
-		if !c.s.g.statelessTasks.reserve(c.stateless.principal) {
-			return errTooManyTasks
-		}
-		c.taskReserved = true
+	if allowed && !c.g.statelessTasks.reserve(c.client.principal) {
+		return false, false, errTooManyTasks
 	}
-	return nil
-}
-
-// startsTask reports whether a backend's response to a stateless client's call creates a task.
-// Kind is the resultType of the response; "" for a legacy backend.
-func (c *clientCall) startsTask(m wire.Message, kind string) bool {
-	if kind == protocol.ResultTask {
-		return true
-	}
-	if kind != "" || c.resumable == nil || !c.resumable.sendAsTask {
-		return false
-	}
-	task, _ := wire.Lookup(m.Part(wire.PartResult), "task")
-	return wire.IsObject(task)
+	return allowed, asTask, nil
 }
 
 var (
@@ -105,31 +86,29 @@ var (
 	errNoTaskID       = errors.New("it has created a task whose id is missing or too long")
 )
 
-// registerTask stores the task that a call has become and returns the response for the client. It
-// returns false if it has ended the call with an error, because the response is invalid or the
-// client has not declared the extension.
-func (c *clientCall) registerTask(m wire.Message, modern bool) (wire.Message, bool) {
-	backendID := protocol.TaskID(m.Part(wire.PartResult))
-	invalid := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)),
-		protocol.CheckCreateTaskResult(m.Part(wire.PartResult)))
+// forwardTask stores the task that the call has become, and ends the call with the task. It returns
+// an error if the response is invalid, or if the client has not declared the extension.
+func (c *statelessCall) forwardTask(m wire.Message, modern bool) error {
+	created := m.Part(wire.PartResult)
+	backendID := protocol.TaskID(created)
+	invalid := cmp.Or(protocol.CheckTask(created), protocol.CheckCreateTaskResult(created))
 	switch {
 	case c.resumable == nil || !c.resumable.taskReserved:
-		c.failWith(&peer.BadResponseError{Err: errUndeclaredTask})
-		return m, false
-	case invalid != nil:
-		c.failWith(&peer.BadResponseError{Err: invalid})
-		return m, false
-	case backendID == "" || len(backendID) > maxIDSize:
-		c.failWith(&peer.BadResponseError{Err: errNoTaskID})
-		return m, false
+		invalid = errUndeclaredTask
+	case invalid == nil && (backendID == "" || len(backendID) > maxIDSize):
+		invalid = errNoTaskID
 	}
-	created := m.Part(wire.PartResult)
+	if invalid != nil {
+		return &peer.BadResponseError{Err: invalid}
+	}
 	if !modern {
 		created = protocol.CreateTaskResultToModern(created)
 	}
 	c.resumable.taskReserved = false
-	st := c.s.g.statelessTasks.add(c, backendID, modern, created)
-	return wire.NewResult("0", protocol.SanitizeCreateTaskResult(created, st.id)), true
+	st := c.g.statelessTasks.add(c, backendID, modern, created)
+	c.forward(wire.NewResult("0", protocol.SanitizeCreateTaskResult(created, st.id)), true,
+		outcomeOf(m))
+	return nil
 }
 
 // unreserveTask releases the slot that was reserved for a task, if the slot is unused. Only the
@@ -139,46 +118,6 @@ func (rc *resumableCall) unreserveTask() {
 		rc.taskReserved = false
 		rc.g.statelessTasks.unreserve(rc.client.principal)
 	}
-}
-
-// handleTaskRequest handles a stateless client's request about a task. It rejects the request if
-// the client has not declared the extension.
-func (s *Session) handleTaskRequest(client *statelessClient, r *peer.Request) {
-	if !protocol.HasTasksExtension(client.meta.Capabilities) {
-		s.fail(r, protocol.MissingTasksError())
-		return
-	}
-	s.callByParam(client, r, statelessTaskSpec, "taskId")
-}
-
-func resolveStatelessTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) {
-	st := c.s.g.statelessTasks.find(c.s.principal, c.Name)
-	if st == nil {
-		return catalog.Route{}, false
-	}
-	return catalog.Route{Backend: st.backend, Original: st.scopedID.id}, true
-}
-
-// sendStatelessTaskRequest serves a request about a task. It is called with c.mu locked.
-func (c *clientCall) sendStatelessTaskRequest() {
-	st := c.s.g.statelessTasks.find(c.s.principal, c.Name)
-	ctx, cancel := context.WithCancel(c.s.ctx)
-	c.cancelWait = cancel
-	c.s.work.Go(func() {
-		defer cancel()
-		if st == nil {
-			c.reject(c.spec.notFound(c.Name)) // the task has just expired
-			return
-		}
-		resp := st.handle(ctx, c.backendMessage(), c.stateless)
-		c.recordLinks(resp.Message)
-		switch {
-		case resp.Err != nil:
-			c.failWith(resp.Err)
-		case c.r.Forward(protocol.ToModern(resp.Message, c.Method, c.s.g.info, st.modern)):
-			c.end(outcomeOf(resp.Message))
-		}
-	})
 }
 
 // handle returns the response to a request about the task, in modern form and with the client's

@@ -91,7 +91,7 @@ func (rc *resumableCall) suspend() {
 	rc.call = nil
 	rc.timer = time.AfterFunc(suspendTimeout, rc.expire)
 	rc.mu.Unlock()
-	c.s.log().Debug("call suspended", "backend", rc.route.Backend, "method", c.Method, "name",
+	c.conn.log().Debug("call suspended", "backend", rc.route.Backend, "method", c.Method, "name",
 		truncate(c.Name), "id", string(rc.backendCall.ID()))
 	if !c.replyInputRequired(protocol.InputRequiredResult(inputs,
 		c.sealTicket(mrtr.TicketSuspended, rc.id, suspendTimeout))) {
@@ -116,7 +116,7 @@ func (rc *resumableCall) expire() {
 // backend's response. If the backend has already responded, c ends with this response. If responses
 // are missing, the call is suspended again. If the call has ended or another request waits for it,
 // resume changes nothing and returns an error.
-func (rc *resumableCall) resume(c *clientCall, responses []byte) *wire.Error {
+func (rc *resumableCall) resume(c *statelessCall, responses []byte) *wire.Error {
 	rc.mu.Lock()
 	switch {
 	case rc.ended:

@@ -16,7 +16,7 @@ import (
 // sent again, at most once. A client without the capability gets an error. So does every client if
 // the elicitations are invalid. If the error contains no URL, requestURLConsent returns false and
 // does nothing.
-func (c *clientCall) requestURLConsent(failure []byte) bool {
+func (c *statelessCall) requestURLConsent(failure []byte) bool {
 	list, err := protocol.URLElicitations(failure)
 	if err != nil {
 		c.failWith(&peer.BadResponseError{Err: err})
@@ -39,7 +39,7 @@ func (c *clientCall) requestURLConsent(failure []byte) bool {
 	switch {
 	case len(inputs) == 0:
 		return false
-	case !mrtr.DeclaresElicitation(c.stateless.meta.Capabilities, "url"):
+	case !mrtr.DeclaresElicitation(c.client.meta.Capabilities, "url"):
 		failure := mrtr.MissingCapabilityError([]byte(`{"elicitation":{"url":{}}}`),
 			"backend %s requires a URL elicitation", c.Route.Backend)
 		if c.r.Fail(failure) {
@@ -53,7 +53,7 @@ func (c *clientCall) requestURLConsent(failure []byte) bool {
 
 // askURLs responds with the URL elicitations that a rerun requires. The ticket contains the
 // elicitations, so that missing responses can be requested again. The id identifies the rerun.
-func (c *clientCall) askURLs(id string, inputs []protocol.InputRequest, ttl time.Duration) {
+func (c *statelessCall) askURLs(id string, inputs []protocol.InputRequest, ttl time.Duration) {
 	text := id + " " + string(protocol.InputRequiredResult(inputs, ""))
 	c.replyInputRequired(protocol.InputRequiredResult(inputs,
 		c.sealTicket(mrtr.TicketRerun, text, ttl)))
@@ -62,8 +62,8 @@ func (c *clientCall) askURLs(id string, inputs []protocol.InputRequest, ttl time
 // claimRerun marks the tickets of a call as used, because the call is about to be sent again or
 // the user has declined. If they were already used, or at the limit of usedTickets, it rejects the
 // request and returns false.
-func (c *clientCall) claimRerun(claim *mrtr.RerunClaim) bool {
-	switch err := c.s.g.usedTickets.Claim(claim); {
+func (c *statelessCall) claimRerun(claim *mrtr.RerunClaim) bool {
+	switch err := c.g.usedTickets.Claim(claim); {
 	case errors.Is(err, mrtr.ErrAlreadyContinued):
 		return c.rejectState(err)
 	case err != nil:
@@ -75,10 +75,10 @@ func (c *clientCall) claimRerun(claim *mrtr.RerunClaim) bool {
 
 // checkConsent returns true if the ticket is unused and the user has accepted every elicitation
 // that a rerun requires. Otherwise it requests missing responses again, or ends the call.
-func (c *clientCall) checkConsent(t mrtr.Ticket, responses []byte) bool {
-	c.mu.Lock()
-	c.Route.Backend = t.Backend
-	c.mu.Unlock()
+func (c *statelessCall) checkConsent(t mrtr.Ticket, responses []byte) bool {
+	if !c.setBackend(t.Backend) {
+		return false
+	}
 	id, requested, _ := strings.Cut(t.Text, " ")
 	inputs, _, _ := protocol.ReadInputRequests([]byte(requested)) // written by the gateway
 	agreed := true
@@ -94,7 +94,7 @@ func (c *clientCall) checkConsent(t mrtr.Ticket, responses []byte) bool {
 	}
 	claim := &mrtr.RerunClaim{ID: id, Principal: t.Principal, Until: t.Until}
 	switch {
-	case c.s.g.usedTickets.IsUsed(id):
+	case c.g.usedTickets.IsUsed(id):
 		return c.rejectState(mrtr.ErrAlreadyContinued)
 	case agreed && len(unanswered) > 0:
 		// the new ticket must not outlive the first ticket, see usedTickets
@@ -108,8 +108,6 @@ func (c *clientCall) checkConsent(t mrtr.Ticket, responses []byte) bool {
 	}
 	m := c.inputDeclined(wire.Errorf(wire.CodeInternalError,
 		"the user has not accepted a required URL elicitation"))
-	if c.r.Forward(protocol.ToModern(m, c.Method, c.s.g.info, true)) {
-		c.end(outcomeOf(m))
-	}
+	c.forward(m, true, outcomeOf(m))
 	return false
 }
