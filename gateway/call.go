@@ -159,9 +159,9 @@ func (c *clientCall) awaitRoute() {
 // cancelled or the connection has ended. The call must not be cancelled; mu stays locked until the
 // goroutine has started, so that no goroutine is started for a cancelled call.
 func (c *clientCall) goLocked(work func(context.Context)) {
-	ctx, cancel := context.WithCancel(c.conn.ctx)
+	ctx, cancel := context.WithCancel(c.conn.work.ctx)
 	c.cancelWait = cancel
-	c.conn.work.Go(func() {
+	c.conn.work.Go(func() { // does nothing if the connection, and so the call, has ended
 		defer cancel()
 		work(ctx)
 	})

@@ -1,28 +1,30 @@
 package gateway
 
 import (
-	"context"
+	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
-// A clientConn is the part of a client's connection that requests of both generations use.
+// A clientConn is what requests need of the connection of their client: of a [Session], or of an
+// [openRequest], which is a connection with a single request.
 type clientConn struct {
-	g         *Gateway
-	id        string // session id, for logs and audit records
-	principal string // authenticated identity of the client; "" if there is no authentication
-	// done when the connection has ended; the context of the goroutines in work
-	ctx  context.Context
-	work sync.WaitGroup // goroutines that serve requests
-
+	g          *Gateway
+	id         string      // session id, for logs and audit records
+	principal  string      // authenticated identity of the client; "" if there is no authentication
+	work       *workGroup  // goroutines that serve requests
 	stopped    atomic.Bool // the gateway is shutting down
 	backlogged func() bool // reports whether much unsent data is queued for the client
 
-	// stateless clients retained by this connection, the latest last; used only by the reading
-	// goroutine
-	clients []*statelessClient
+	clients retainedClients // used by the reading goroutine only
 
 	mu            sync.Mutex
 	listens       map[*listenRequest]bool
@@ -52,4 +54,74 @@ func (cc *clientConn) isBacklogged(backend string) bool {
 		cc.log().Warn("notifications delayed or dropped for slow client", "backend", backend)
 	}
 	return true
+}
+
+// addListen and removeListen maintain the list of subscriptions.
+func (cc *clientConn) addListen(l *listenRequest) {
+	cc.mu.Lock()
+	defer cc.mu.Unlock()
+	if cc.listens == nil {
+		cc.listens = make(map[*listenRequest]bool)
+	}
+	cc.listens[l] = true
+}
+
+func (cc *clientConn) removeListen(l *listenRequest) {
+	cc.mu.Lock()
+	defer cc.mu.Unlock()
+	delete(cc.listens, l)
+}
+
+// finishListens ends the subscriptions when the connection is closing.
+func (cc *clientConn) finishListens() {
+	cc.mu.Lock()
+	open := slices.Collect(maps.Keys(cc.listens))
+	cc.mu.Unlock()
+	for _, l := range open {
+		l.finish()
+	}
+}
+
+// failModern responds to a modern request with an error and audits the call; see [Session.fail].
+func (cc *clientConn) failModern(r *peer.Request, err *wire.Error) {
+	cc.g.recordCall(cc.id, clientName(r.Message), cc.principal, r.Message, rejection(r, err))
+}
+
+// retainedClients are the stateless clients that a connection retains, the latest last: the
+// maxClientsPerConn clients that were used last, until the connection closes.
+type retainedClients []*statelessClient
+
+// acquire returns the stateless client to which a request on the connection belongs. If the table
+// of clients is full, it releases some of the retained clients. It returns the error of
+// Gateway.acquireClient if no client can be evicted or the gateway is shutting down.
+func (all *retainedClients) acquire(g *Gateway, principal string,
+	meta protocol.ClientMeta) (*statelessClient, error) {
+	client, err := g.acquireClient(principal, meta)
+	for errors.Is(err, errTooManyClients) && len(*all) > 0 {
+		all.release(0)
+		client, err = g.acquireClient(principal, meta)
+	}
+	if err != nil {
+		return nil, err
+	}
+	i := slices.Index(*all, client)
+	*all = append(*all, client)
+	switch {
+	case i >= 0:
+		all.release(i) // retained already
+	case len(*all) > maxClientsPerConn:
+		all.release(0) // the least recently used
+	}
+	return client, nil
+}
+
+func (all *retainedClients) release(i int) {
+	(*all)[i].release()
+	*all = slices.Delete(*all, i, i+1)
+}
+
+func (all *retainedClients) releaseAll() {
+	for len(*all) > 0 {
+		all.release(0)
+	}
 }

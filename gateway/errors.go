@@ -26,6 +26,10 @@ var (
 		"The gateway was stopped; outcome unknown: the call may have run")
 )
 
+// errClosing rejects requests while their connection or the gateway is closing.
+var errClosing = wire.Errorf(wire.CodeInternalError,
+	"The gateway is ending; the request did not run")
+
 func methodNotFound(method string) *wire.Error {
 	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", truncate(method))
 }

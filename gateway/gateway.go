@@ -3,11 +3,7 @@
 //
 //	Serve (reads with a peer), or Open and Session.Receive
 //	 └ Session.HandleRequest
-//	    ├ modern request: handleStateless (stateless.go). The request belongs to a
-//	    │    statelessClient (stateless_client.go). Its statelessCall waits for a resumableCall
-//	    │    (resumable_call.go, suspended_calls.go) if the method allows input requests.
-//	    │    A later request may continue the call (continuation.go, url_elicitation.go).
-//	    │    subscriptions/listen: listen.go
+//	    ├ modern request: serveModern
 //	    └ legacy request: admit (lifecycle.go, a pure table), then dispatch (session.go)
 //	         ├ initialize, logging/setLevel    lifecycle.go
 //	         ├ the four lists                  lists.go
@@ -15,6 +11,12 @@
 //	         └ requests that a backend serves, by their methodSpec (methods.go):
 //	           tools, prompts, resources, completion, tasks
 //	              sessionCall (session_call.go)
+//	ServeRequest (open_requests.go): a modern request over HTTP
+//	 └ clientConn.serveModern (stateless.go)
+//	    The request belongs to a statelessClient (stateless_client.go). Its statelessCall
+//	    (stateless_call.go) waits for a resumableCall (resumable_call.go, suspended_calls.go) if
+//	    the method allows input requests. A later request may continue the call
+//	    (continuation.go, url_elicitation.go). subscriptions/listen: listen.go
 //
 // A statelessCall (stateless_call.go) and a sessionCall both embed a clientCall (call.go), which
 // they send as a contract.BackendCall. The response comes to clientCall.OnResponse, which chooses
@@ -46,8 +48,8 @@
 //	delayedUpdates.mu → Session.mu, listenRequest.mu
 //
 // While Session.mu is locked, only locks of packages peer, backends and transport are taken.
-// Gateway.mu, clientConn.mu, listeners.mu, links.mu, recentIDs.mu and the locks of package quota
-// are innermost.
+// Gateway.mu, clientConn.mu, workGroup.mu, openRequests.mu, listeners.mu, links.mu, recentIDs.mu
+// and the locks of package quota are innermost.
 //
 // clientCall.mu, serverRequest.mu, delayedUpdates.mu and listenRequest.mu stay locked during
 // writes, so that messages are written in order. A write does not block.
@@ -158,9 +160,8 @@ type Gateway struct {
 	resultBytes    quota.Bytes           // budget for stored results of tasks and suspended calls
 	taskListeners  quota.Counter[string] // tasks polled for listeners
 
-	graceCtx context.Context // done when EndGracePeriods was called
-	endGrace context.CancelFunc
-	draining atomic.Int64 // sessions that wait for their calls in flight
+	grace    gracePeriods
+	requests openRequests
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by id
@@ -179,16 +180,37 @@ func New(o Options) *Gateway {
 	}
 	g := &Gateway{Options: o, info: wire.Encode(o.Info), sealer: mrtr.NewSealer(),
 		sessions: make(map[string]*Session)}
-	g.graceCtx, g.endGrace = context.WithCancel(context.Background())
+	g.grace.ctx, g.grace.end = context.WithCancel(context.Background())
+	g.requests.work = newWorkGroup()
 	return g
+}
+
+// gracePeriods are the periods in which sessions and modern requests that are closing wait for
+// their calls in flight.
+type gracePeriods struct {
+	ctx     context.Context // done when EndGracePeriods was called
+	end     context.CancelFunc
+	waiting atomic.Int64 // waits that have not returned
+}
+
+// wait calls drain with a context that is done when parent is done, when the grace period has
+// expired, or when EndGracePeriods is called.
+func (p *gracePeriods) wait(parent context.Context, grace time.Duration,
+	drain func(context.Context)) {
+	ctx, cancel := context.WithTimeout(parent, grace)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	drain(ctx)
 }
 
 // EndGracePeriods ends all present and future grace periods: the calls in flight of a closing
 // session end at once with an unknown outcome. It returns false if no session was waiting for
 // calls in flight.
 func (g *Gateway) EndGracePeriods() bool {
-	waits := g.draining.Load() > 0
-	g.endGrace()
+	waits := g.grace.waiting.Load() > 0
+	g.grace.end()
 	return waits
 }
 
@@ -202,8 +224,7 @@ func (g *Gateway) EndGracePeriods() bool {
 // closes conn and returns an error.
 //
 // The id must be unique; if it is "", Serve generates an id. Principal is the authenticated
-// identity of the client; tickets and tasks of one principal are not valid for another. A session
-// may last for a single request of a stateless client.
+// identity of the client; tickets and tasks of one principal are not valid for another.
 func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transport.Conn) error {
 	s := newSession(g, id, principal)
 	s.peer = peer.New(conn, s, s.peerOptions())
@@ -253,9 +274,10 @@ func (g *Gateway) removeSession(s *Session) {
 const coalesce = 50 * time.Millisecond
 
 // Run notifies clients of catalog changes until ctx is done. Then it ends the calls and tasks of
-// stateless clients and returns ctx.Err().
+// stateless clients and returns ctx.Err(). All sessions and requests must have ended by then.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.closeStatelessClients()
+	defer g.requests.work.close()
 	v := g.Backends.View()
 	for {
 		select {

@@ -21,7 +21,7 @@ import (
 // calls.
 type listenRequest struct {
 	g      *Gateway
-	s      *Session
+	conn   *clientConn
 	client *statelessClient
 	r      *peer.Request
 
@@ -99,49 +99,46 @@ var listFilters = []struct {
 }
 
 // openListen opens a subscription. The acknowledgement is sent when the backends have confirmed or
-// ackTimeout has expired. The response is sent when the session closes, or right after an
+// ackTimeout has expired. The response is sent when the connection closes, or right after an
 // acknowledgement that accepts nothing. A cancelled subscription gets no response.
-func (s *Session) openListen(client *statelessClient, r *peer.Request) {
+func (cc *clientConn) openListen(client *statelessClient, r *peer.Request) {
 	filter, _ := wire.Lookup(r.Part(wire.PartParams), "notifications")
 	uris, err := resourceFilter(filter)
 	if err != nil {
-		s.fail(r, err)
+		cc.failModern(r, err)
 		return
 	}
-	tasks, err := s.resolveTaskIDs(client, r)
+	tasks, err := cc.g.resolveTaskIDs(client, r)
 	if err != nil {
-		s.fail(r, err)
+		cc.failModern(r, err)
 		return
 	}
 	l := &listenRequest{
-		g: s.g, s: s, client: client, r: r,
+		g: cc.g, conn: cc, client: client, r: r,
 		lists: make(map[string]*catalog.Snapshot), uris: make(map[string]string),
 		pendingURIs: make(map[string]bool),
 	}
-	l.ctx, l.cancel = context.WithCancel(s.ctx)
-	if len(client.listeners()) >= maxListensPerClient || !s.g.listeners.add(l) {
+	l.ctx, l.cancel = context.WithCancel(cc.work.ctx)
+	if len(client.listeners()) >= maxListensPerClient || !cc.g.listeners.add(l) {
 		l.cancel()
-		s.fail(r, wire.Errorf(wire.CodeInternalError,
+		cc.failModern(r, wire.Errorf(wire.CodeInternalError,
 			"Too many subscriptions are open; wait until some have ended"))
 		return
 	}
 	client.retain()
 	client.addListener(l)
-	s.clientConn.mu.Lock()
-	if s.listens == nil {
-		s.listens = make(map[*listenRequest]bool)
-	}
-	s.listens[l] = true
-	s.clientConn.mu.Unlock()
+	cc.addListen(l)
 	if !r.OnCancel(l) {
 		l.end()
 		return
 	}
 	client.retain() // until activate has returned, even if the subscription ends earlier
-	s.work.Go(func() {
+	if !cc.work.Go(func() {
 		defer client.release()
 		l.activate(filter, uris, tasks)
-	})
+	}) {
+		client.release()
+	}
 }
 
 // resourceFilter returns the URIs of the resources that a filter names, each once. It returns an
@@ -180,7 +177,7 @@ func resourceFilter(filter []byte) ([]string, *wire.Error) {
 
 // activate subscribes at the backends and acknowledges the confirmed subscriptions.
 func (l *listenRequest) activate(filter []byte, uris []string, tasks []*statelessTask) {
-	ctx, cancel := context.WithTimeout(l.s.ctx, ackTimeout)
+	ctx, cancel := context.WithTimeout(l.ctx, ackTimeout)
 	defer cancel()
 	v, _ := l.g.awaitCatalog(ctx, func(v *catalog.View) bool { return v.Settled })
 	offered := v.Capabilities(v.Complete)
@@ -294,8 +291,8 @@ func (l *listenRequest) handleNotification(backend string, m wire.Message) {
 		uri := stringAt(m, "params", "uri")
 		switch {
 		case !l.isSubscribed(uri):
-		case l.s.isBacklogged(backend):
-			l.delayedUpdates.add(uri, m, l.s.peer.Backlogged, l.notify)
+		case l.conn.isBacklogged(backend):
+			l.delayedUpdates.add(uri, m, l.conn.backlogged, l.notify)
 		default:
 			l.notify(m)
 		}
@@ -362,23 +359,11 @@ func (l *listenRequest) end() {
 		return
 	}
 	l.cancel()
-	l.s.clientConn.mu.Lock()
-	delete(l.s.listens, l)
-	l.s.clientConn.mu.Unlock()
+	l.conn.removeListen(l)
 	l.g.listeners.remove(l)
 	l.client.removeListener(l)
 	for uri, backend := range l.uris { // after the end, no other goroutine uses l.uris
 		l.client.unsubscribeIfUnused(backend, uri)
 	}
 	l.client.release()
-}
-
-// endListeners ends the subscriptions of a session that is closing.
-func (s *Session) endListeners() {
-	s.clientConn.mu.Lock()
-	open := slices.Collect(maps.Keys(s.listens))
-	s.clientConn.mu.Unlock()
-	for _, l := range open {
-		l.finish()
-	}
 }

@@ -28,7 +28,7 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 		return
 	}
 	s.work.Go(func() {
-		v, ok := s.g.awaitCatalog(s.ctx, func(v *catalog.View) bool { return v.Settled })
+		v, ok := s.g.awaitCatalog(s.work.ctx, func(v *catalog.View) bool { return v.Settled })
 		if !ok {
 			s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending"))
 			return

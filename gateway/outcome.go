@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/audit"
+	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -77,6 +78,46 @@ func (g *Gateway) observeEnd(c *CallInfo, out Outcome) {
 	for _, o := range g.Observers {
 		o.End(c, out)
 	}
+}
+
+// rejection responds to a request with an error and returns the outcome: cancelled if the client
+// cancelled the request first.
+func rejection(r *peer.Request, err *wire.Error) Outcome {
+	if r.Fail(err) {
+		return errorOutcome(Rejected, err)
+	}
+	return Outcome{Kind: Cancelled}
+}
+
+// RecordRejected audits a request that was rejected before a session received it. Session is the
+// id of the session to which the request belongs, or its log id; "" = none.
+func (g *Gateway) RecordRejected(session, principal string, m wire.Message, err *wire.Error) {
+	if s := g.session(session); s != nil {
+		s.recordRejected(m, err)
+		return
+	}
+	client := ""
+	if protocol.IsModern(m) {
+		client = clientName(m)
+	}
+	g.recordCall(session, client, principal, m, errorOutcome(Rejected, err))
+}
+
+// recordCall audits a request that did not become a call.
+func (g *Gateway) recordCall(session, client, principal string, m wire.Message, o Outcome) {
+	if !observed(m.Method()) {
+		return
+	}
+	name := m.Name()
+	if m.Method() == protocol.MethodResourcesRead {
+		name = stringAt(m, "params", "uri")
+	}
+	c := CallInfo{
+		Session: session, Client: client, Principal: principal, ID: m.ID(), Method: m.Method(),
+		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
+	}
+	g.observeBegin(&c)
+	g.observeEnd(&c, o)
 }
 
 func observed(method string) bool {

@@ -30,7 +30,6 @@ import (
 // client, by suspendTimeout, or by an error of the gateway. A suspension never makes a call run
 // twice.
 type resumableCall struct {
-	g            *Gateway
 	client       *statelessClient
 	elem         *list.Element // in client.resumable
 	id           string
@@ -116,7 +115,7 @@ var errResponseDropped = errors.New("it has responded, and there was no room to 
 // exhausted, it stores an error instead, which says that the backend has responded.
 func (rc *resumableCall) storeResponseLocked(resp contract.BackendResponse) {
 	size := len(resp.Message.Raw())
-	if !rc.g.resultBytes.Acquire(size, maxResultBytes) {
+	if !rc.client.g.resultBytes.Acquire(size, maxResultBytes) {
 		size = 0
 		resp = contract.BackendResponse{
 			Err: &transport.CallLostError{Err: errResponseDropped, MayHaveRun: true}}
@@ -126,7 +125,7 @@ func (rc *resumableCall) storeResponseLocked(resp contract.BackendResponse) {
 
 // endLocked ends the call. cleanUp must be called after mu is released.
 func (rc *resumableCall) endLocked() {
-	rc.g.resultBytes.Release(rc.storedBytes)
+	rc.client.g.resultBytes.Release(rc.storedBytes)
 	rc.ended, rc.call, rc.response, rc.storedBytes = true, nil, nil, 0
 	if rc.timer != nil {
 		rc.timer.Stop()
@@ -136,7 +135,7 @@ func (rc *resumableCall) endLocked() {
 
 func (rc *resumableCall) cleanUp() {
 	rc.unreserveTask()
-	rc.g.suspended.remove(rc)
+	rc.client.g.suspended.remove(rc)
 	rc.client.removeCall(rc)
 	rc.client.release()
 }

@@ -15,13 +15,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Session is the state of one client connection, of one HTTP session, or of one modern request
-// over HTTP.
+// A Session is the state of one client connection on stdio, or of one HTTP session.
 type Session struct {
 	clientConn
 	peer     *peer.Peer
-	end      context.CancelFunc // ends ctx
-	opened   bool               // registered with the backends; for the reading goroutine only
+	opened   bool // registered with the backends; for the reading goroutine only
 	openedAt time.Time
 
 	tasks           sessionTasks   // tasks of the client at backends
@@ -48,9 +46,8 @@ func newSession(g *Gateway, id, principal string) *Session {
 	if id == "" {
 		id = newID()
 	}
-	s := &Session{clientConn: clientConn{g: g, id: id, principal: principal}}
-	s.ctx, s.end = context.WithCancel(context.Background())
-	return s
+	return &Session{clientConn: clientConn{g: g, id: id, principal: principal,
+		work: newWorkGroup()}}
 }
 
 func (s *Session) peerOptions() peer.Options {
@@ -82,7 +79,7 @@ func (s *Session) run(ctx context.Context) error {
 		defer close(shutdownDone)
 		s.Shutdown()
 	})
-	err := s.peer.Run(s.ctx)
+	err := s.peer.Run(s.work.ctx)
 	grace := s.g.Grace
 	if errors.Is(err, transport.ErrClosed) {
 		grace, err = 0, nil
@@ -125,11 +122,9 @@ func (s *Session) Closed(reason error) {
 // cleanUp waits for the session's goroutines and removes the session. The reason is the cause of
 // the session's end; nil if the client ended the session.
 func (s *Session) cleanUp(reason error) {
-	s.work.Wait()
+	s.work.close()
 	s.tasks.endAll()
-	for _, client := range s.clients {
-		client.release()
-	}
+	s.clients.releaseAll()
 	if s.opened {
 		attrs := []any{"client", s.clientName(),
 			"dur", time.Since(s.openedAt).Round(time.Millisecond)}
@@ -160,21 +155,19 @@ func (s *Session) closeWithGrace(grace time.Duration) {
 	s.state = closing
 	s.mu.Unlock()
 	s.flushQueued()
-	s.endListeners()
-	ctx, cancel := context.WithTimeout(s.ctx, grace)
-	defer cancel()
-	defer context.AfterFunc(s.g.graceCtx, cancel)()
-	s.g.draining.Add(1)
-	s.peer.DrainRequests(ctx)
-	s.g.draining.Add(-1)
+	s.finishListens()
+	s.g.grace.wait(s.work.ctx, grace, s.peer.DrainRequests)
 	s.peer.Close()
-	s.end()
+	s.work.cancel()
 }
 
 // HandleRequest implements peer.Handler.
 func (s *Session) HandleRequest(r *peer.Request) {
 	if protocol.IsModern(r.Message) {
-		s.handleStateless(r)
+		s.mu.Lock()
+		ended := s.state == closing
+		s.mu.Unlock()
+		s.serveModern(r, ended)
 		return
 	}
 	method := r.Method()
@@ -195,8 +188,7 @@ func (s *Session) HandleRequest(r *peer.Request) {
 	case rejectUnknown:
 		s.fail(r, methodNotFound(method))
 	case rejectClosing:
-		s.fail(r, wire.Errorf(wire.CodeInternalError,
-			"The gateway is ending; the request did not run"))
+		s.fail(r, errClosing)
 	}
 }
 
@@ -356,11 +348,7 @@ func (s *Session) rejectQueued() {
 // fail responds to a request with an error and audits the call as rejected, or as cancelled if the
 // client cancelled the request first.
 func (s *Session) fail(r *peer.Request, err *wire.Error) {
-	if r.Fail(err) {
-		s.recordRejected(r.Message, err)
-	} else {
-		s.recordCall(r.Message, Outcome{Kind: Cancelled})
-	}
+	s.recordCall(r.Message, rejection(r, err))
 }
 
 // recordRejected audits a call that was rejected before it was sent.
@@ -368,38 +356,12 @@ func (s *Session) recordRejected(m wire.Message, err *wire.Error) {
 	s.recordCall(m, errorOutcome(Rejected, err))
 }
 
-// RecordRejected audits a request that was rejected before a session received it. Session is the
-// id of the session to which the request belongs; "" = none.
-func (g *Gateway) RecordRejected(session string, m wire.Message, err *wire.Error) {
-	g.mu.Lock()
-	s := g.sessions[session]
-	g.mu.Unlock()
-	if s == nil {
-		s = &Session{clientConn: clientConn{g: g, id: session}}
-	}
-	s.recordRejected(m, err)
-}
-
 func (s *Session) recordCall(m wire.Message, o Outcome) {
-	if !observed(m.Method()) {
-		return
-	}
-	name := m.Name()
-	if m.Method() == protocol.MethodResourcesRead {
-		name = stringAt(m, "params", "uri")
-	}
-	client := ""
+	client := s.clientName()
 	if protocol.IsModern(m) {
 		client = clientName(m)
-	} else {
-		client = s.clientName()
 	}
-	c := CallInfo{
-		Session: s.id, Client: client, Principal: s.principal, ID: m.ID(), Method: m.Method(),
-		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
-	}
-	s.g.observeBegin(&c)
-	s.g.observeEnd(&c, o)
+	s.g.recordCall(s.id, client, s.principal, m, o)
 }
 
 // clientName returns the name/version of the client, "" before initialize.

@@ -36,7 +36,7 @@ func (s *Session) listTasks(r *peer.Request) {
 			backends = append(backends, backend)
 		}
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, taskListTimeout)
+	ctx, cancel := context.WithTimeout(s.work.ctx, taskListTimeout)
 	if !r.OnCancel(contextCanceller(cancel)) {
 		cancel()
 		return

@@ -3,8 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"slices"
 	"strconv"
 	"time"
 
@@ -62,12 +60,13 @@ func (g *Gateway) checkMethod(method string) *wire.Error {
 	return nil
 }
 
-// handleStateless handles a modern request.
-func (s *Session) handleStateless(r *peer.Request) {
+// serveModern handles a modern request. Closing is true if the connection no longer accepts
+// requests.
+func (cc *clientConn) serveModern(r *peer.Request, closing bool) {
 	method := r.Method()
 	meta, err := protocol.ParseClientMeta(r.Message)
 	if err == nil {
-		err = s.g.checkMethod(method)
+		err = cc.g.checkMethod(method)
 	}
 	if err == nil {
 		err = checkID(r.Message)
@@ -76,101 +75,72 @@ func (s *Session) handleStateless(r *peer.Request) {
 		err = wire.Errorf(wire.CodeInvalidParams,
 			"Invalid params: the client metadata in _meta is longer than %d bytes", maxClientMeta)
 	}
-	s.mu.Lock()
-	ended := s.state == closing
-	s.mu.Unlock()
-	if err == nil && ended {
-		err = wire.Errorf(wire.CodeInternalError, "The gateway is ending; the request did not run")
+	if err == nil && closing {
+		err = errClosing
 	}
 	if err != nil {
-		s.fail(r, err)
+		cc.failModern(r, err)
 		return
 	}
 	if method == protocol.MethodServerDiscover {
-		s.discover(r)
+		cc.g.discover(r)
 		return
 	}
-	client, full := s.acquireClient(meta)
+	client, full := cc.clients.acquire(cc.g, cc.principal, meta)
 	if full != nil {
-		s.fail(r, wire.Errorf(wire.CodeInternalError, "%v", full))
+		cc.failModern(r, wire.Errorf(wire.CodeInternalError, "%v", full))
 		return
 	}
-	s.g.Backends.Start() // may be the first request; the client is already registered
-	s.dispatchStateless(client, r, method)
+	cc.g.Backends.Start() // may be the first request; the client is already registered
+	cc.dispatch(client, r, method)
 }
 
-// acquireClient returns the stateless client to which a request on this connection belongs. The
-// connection retains the maxClientsPerConn clients that were used last, until it closes. If the
-// table of clients is full, the connection releases some of its clients earlier. It returns the
-// error of Gateway.acquireClient if no client can be evicted or the gateway is shutting down.
-func (s *Session) acquireClient(meta protocol.ClientMeta) (*statelessClient, error) {
-	client, err := s.g.acquireClient(s.principal, meta)
-	for errors.Is(err, errTooManyClients) && len(s.clients) > 0 {
-		s.clients[0].release()
-		s.clients = s.clients[1:]
-		client, err = s.g.acquireClient(s.principal, meta)
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.clients = append(s.clients, client)
-	i := slices.Index(s.clients, client)
-	switch known := i < len(s.clients)-1; {
-	case !known && len(s.clients) <= maxClientsPerConn:
-		return client, nil
-	case !known:
-		i = 0 // the least recently used
-	}
-	s.clients[i].release()
-	s.clients = slices.Delete(s.clients, i, i+1)
-	return client, nil
-}
-
-func (s *Session) dispatchStateless(client *statelessClient, r *peer.Request, method string) {
+// dispatch routes a modern request by its method.
+func (cc *clientConn) dispatch(client *statelessClient, r *peer.Request, method string) {
 	switch method {
 	case protocol.MethodSubscriptionsListen:
-		s.openListen(client, r)
+		cc.openListen(client, r)
 	case protocol.MethodToolsList:
-		s.listStateless(r, catalog.Tools)
+		cc.listStateless(r, catalog.Tools)
 	case protocol.MethodPromptsList:
-		s.listStateless(r, catalog.Prompts)
+		cc.listStateless(r, catalog.Prompts)
 	case protocol.MethodResourcesList:
-		s.listStateless(r, catalog.Resources)
+		cc.listStateless(r, catalog.Resources)
 	case protocol.MethodResourcesTemplatesList:
-		s.listStateless(r, catalog.Templates)
+		cc.listStateless(r, catalog.Templates)
 	case protocol.MethodToolsCall:
-		s.startStatelessCall(client, r, toolsCallSpec)
+		cc.startCall(client, r, toolsCallSpec)
 	case protocol.MethodPromptsGet:
-		s.startStatelessCall(client, r, promptsGetSpec)
+		cc.startCall(client, r, promptsGetSpec)
 	case protocol.MethodResourcesRead:
-		s.startStatelessCall(client, r, resourcesReadSpec)
+		cc.startCall(client, r, resourcesReadSpec)
 	case protocol.MethodCompletionComplete:
 		if spec := completionSpec(r.Message); spec != nil {
-			s.startStatelessCall(client, r, spec)
+			cc.startCall(client, r, spec)
 		} else {
-			s.fail(r, errNoReference)
+			cc.failModern(r, errNoReference)
 		}
 	case protocol.MethodTasksGet, protocol.MethodTasksUpdate, protocol.MethodTasksCancel:
 		if protocol.HasTasksExtension(client.meta.Capabilities) {
-			s.startStatelessCall(client, r, taskSpec)
+			cc.startCall(client, r, taskSpec)
 		} else {
-			s.fail(r, protocol.MissingTasksError())
+			cc.failModern(r, protocol.MissingTasksError())
 		}
 	default:
-		s.fail(r, methodNotFound(method))
+		cc.failModern(r, methodNotFound(method))
 	}
 }
 
 // discover responds with the capabilities in the current view. It starts no backend, because some
 // clients start several copies of a server only to send this request, and because the backends'
 // handshakes depend on the client's next request.
-func (s *Session) discover(r *peer.Request) {
-	view := s.g.Backends.View()
+func (g *Gateway) discover(r *peer.Request) {
+	view := g.Backends.View()
 	ttl := time.Minute
 	if !view.Complete {
 		ttl = 0 // capabilities may still shrink
 	}
-	s.g.replyModern(r, wire.Encode(struct {
+	g.replyModern(r, wire.Encode(struct {
 		Versions     []string        `json:"supportedVersions"`
 		Capabilities json.RawMessage `json:"capabilities"`
 		Instructions string          `json:"instructions,omitempty"`
@@ -188,31 +158,30 @@ func (g *Gateway) replyModern(r *peer.Request, result []byte) bool {
 // listStateless responds with a page of the merged list, which is the same for every client:
 // "lists MUST NOT vary by connection". The request waits only while backends start for the first
 // time.
-func (s *Session) listStateless(r *peer.Request, kind catalog.Kind) {
-	if v := s.g.Backends.View(); v.Settled {
-		s.replyPage(r, kind, v.Snapshot)
+func (cc *clientConn) listStateless(r *peer.Request, kind catalog.Kind) {
+	if v := cc.g.Backends.View(); v.Settled {
+		cc.replyPage(r, kind, v.Snapshot)
 		return
 	}
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancel(cc.work.ctx)
 	if !r.OnCancel(contextCanceller(cancel)) {
 		cancel()
 		return
 	}
-	s.work.Go(func() {
+	cc.work.Go(func() {
 		defer cancel()
-		if v, ok := s.g.awaitCatalog(ctx, func(v *catalog.View) bool { return v.Settled }); ok {
-			s.replyPage(r, kind, v.Snapshot)
+		if v, ok := cc.g.awaitCatalog(ctx, func(v *catalog.View) bool { return v.Settled }); ok {
+			cc.replyPage(r, kind, v.Snapshot)
 		} else {
-			s.fail(r, wire.Errorf(wire.CodeInternalError,
-				"The gateway is ending; the request did not run"))
+			cc.failModern(r, errClosing)
 		}
 	})
 }
 
-func (s *Session) replyPage(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
+func (cc *clientConn) replyPage(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
 	page, ok := snapshot.Page(kind, r.Part(wire.PartCursor))
 	if !ok {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
+		cc.failModern(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
 		return
 	}
 	if kind == catalog.Tools {
@@ -223,7 +192,7 @@ func (s *Session) replyPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 	if private {
 		scope = `"private"`
 	}
-	s.g.replyModern(r, wire.EditObject(page, nil,
+	cc.g.replyModern(r, wire.EditObject(page, nil,
 		wire.Member{Key: "ttlMs", Text: strconv.AppendInt(nil, ttl.Milliseconds(), 10)},
 		wire.Member{Key: "cacheScope", Text: []byte(scope)}))
 }

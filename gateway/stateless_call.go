@@ -21,9 +21,8 @@ type statelessCall struct {
 	resumable    *resumableCall // nil if the method allows no input requests
 }
 
-// startStatelessCall handles a request that a backend serves, or a retry that continues a call.
-func (cc *clientConn) startStatelessCall(client *statelessClient, r *peer.Request,
-	spec *methodSpec) {
+// startCall handles a modern request that a backend serves, or a retry that continues a call.
+func (cc *clientConn) startCall(client *statelessClient, r *peer.Request, spec *methodSpec) {
 	c := &statelessCall{client: client}
 	c.kind = c
 	c.init(cc, r, spec, client.name, client.id)
@@ -82,7 +81,7 @@ func (c *statelessCall) prepare() bool {
 		c.backendCall = c.g.Backends.NewCall(c.Route.Backend, request, c)
 		return true
 	}
-	rc := &resumableCall{g: c.g, client: c.client, id: newID(), route: c.Route, call: c,
+	rc := &resumableCall{client: c.client, id: newID(), route: c.Route, call: c,
 		taskReserved: reserved, sendAsTask: asTask}
 	rc.backendCall = c.g.Backends.NewCall(c.Route.Backend, request, rc)
 	c.backendCall, c.resumable = rc.backendCall, rc

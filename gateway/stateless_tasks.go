@@ -116,7 +116,7 @@ func (c *statelessCall) forwardTask(m wire.Message, modern bool) error {
 func (rc *resumableCall) unreserveTask() {
 	if rc.taskReserved {
 		rc.taskReserved = false
-		rc.g.statelessTasks.unreserve(rc.client.principal)
+		rc.client.g.statelessTasks.unreserve(rc.client.principal)
 	}
 }
 

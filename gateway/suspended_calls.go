@@ -79,7 +79,7 @@ func (rc *resumableCall) suspend() {
 		rc.mu.Unlock()
 		return
 	}
-	if !rc.g.suspended.add(rc) {
+	if !rc.client.g.suspended.add(rc) {
 		rc.mu.Unlock()
 		rc.abort("it sent a request to the client, and too many calls wait for their clients")
 		return
@@ -107,7 +107,7 @@ func (rc *resumableCall) expire() {
 		return
 	}
 	rc.cancelAndUnlock(cancelParams("the client did not answer in time"))
-	rc.g.Log.Warn("call cancelled: the client did not send the requested input in time",
+	rc.client.g.Log.Warn("call cancelled: the client did not send the requested input in time",
 		"backend", rc.route.Backend, "client", rc.client.name,
 		"id", string(rc.backendCall.ID()), "dur", suspendTimeout)
 }

@@ -30,7 +30,7 @@ func pollInterval(task []byte) time.Duration {
 // resolveTaskIDs returns the tasks of the principal that a subscriptions/listen names. Unknown ids
 // are ignored. It returns an error if the ids are invalid, or if there are ids and the client has
 // not declared the extension.
-func (s *Session) resolveTaskIDs(client *statelessClient,
+func (g *Gateway) resolveTaskIDs(client *statelessClient,
 	r *peer.Request) (all []*statelessTask, err *wire.Error) {
 	ids, err := protocol.ListenTaskIDs(r.Message)
 	switch {
@@ -41,7 +41,7 @@ func (s *Session) resolveTaskIDs(client *statelessClient,
 	}
 	seen := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		if st := s.g.statelessTasks.find(s.principal, id); st != nil && !seen[id] {
+		if st := g.statelessTasks.find(client.principal, id); st != nil && !seen[id] {
 			seen[id] = true
 			all = append(all, st)
 		}
@@ -59,11 +59,16 @@ func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (id
 		}
 		ids = append(ids, st.id)
 		l.client.retain()
-		l.s.work.Go(func() {
-			defer l.client.release()
-			defer l.g.taskListeners.Release(l.client.principal)
+		release := func() {
+			l.g.taskListeners.Release(l.client.principal)
+			l.client.release()
+		}
+		if !l.conn.work.Go(func() {
+			defer release()
 			l.pollTask(ctx, st)
-		})
+		}) {
+			release()
+		}
 	}
 	return ids
 }

@@ -66,7 +66,6 @@ func newInProcess(t testing.TB, o inProcessOptions, list ...config.Backend) *inP
 		Backends: in.set, Observers: o.observers, Info: info, MaxInFlight: c.Limits.InFlight,
 		Log: log,
 	})
-	requests := gatewaypkg.NewRequestServer(gw)
 	server := httpserver.New(httpserver.Options{
 		OpenSession: func(
 			v httpserver.SessionInfo, out transport.Writer,
@@ -76,9 +75,9 @@ func newInProcess(t testing.TB, o inProcessOptions, list ...config.Backend) *inP
 		ServeRequest: func(
 			v httpserver.SessionInfo, m wire.Message, out transport.Writer,
 		) (cancel func()) {
-			return requests.ServeRequest(v.ID, v.Principal, m, out)
+			return gw.ServeRequest(v.ID, v.Principal, m, out)
 		},
-		ShutDownRequests: requests.ShutDown,
+		ShutDownRequests: gw.ShutDownRequests,
 		ValidateHeaders:  gw.ValidateHeaders,
 		MessageLimit:     int(c.Limits.Message),
 		MaxSessions:      c.Limits.Sessions,

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"mcpgateway/gateway"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/reload"
@@ -28,7 +27,6 @@ func (s *service) listen() (net.Listener, error) {
 		return nil, err
 	}
 	s.mask.SetSecrets(append(config.Secrets(c), tokens...)...)
-	requests := gateway.NewRequestServer(s.gateway)
 	o := httpserver.Options{
 		OpenSession: func(
 			v httpserver.SessionInfo, out transport.Writer,
@@ -38,23 +36,25 @@ func (s *service) listen() (net.Listener, error) {
 		ServeRequest: func(
 			v httpserver.SessionInfo, m wire.Message, out transport.Writer,
 		) (cancel func()) {
-			return requests.ServeRequest(v.ID, v.Principal, m, out)
+			return s.gateway.ServeRequest(v.ID, v.Principal, m, out)
 		},
-		ShutDownRequests: requests.ShutDown,
+		ShutDownRequests: s.gateway.ShutDownRequests,
 		ValidateHeaders:  s.gateway.ValidateHeaders,
-		OnRejected:       s.gateway.RecordRejected,
-		PendingBackends:  func() []string { return unsettled(enabled(s.backends.Status())) },
-		Via:              s.via,
-		MessageLimit:     int(c.Limits.Message),
-		MaxSessions:      c.Limits.Sessions,
-		IdleTimeout:      c.Limits.SessionIdle,
-		RetainLimit:      int(c.Limits.Events),
-		BacklogLimit:     c.Limits.Outbox,
-		Tokens:           tokens,
-		Origins:          c.Origins,
-		Hosts:            c.Hosts,
-		Loopback:         c.Loopback(),
-		Log:              s.log,
+		OnRejected: func(v httpserver.SessionInfo, m wire.Message, err *wire.Error) {
+			s.gateway.RecordRejected(v.ID, v.Principal, m, err)
+		},
+		PendingBackends: func() []string { return unsettled(enabled(s.backends.Status())) },
+		Via:             s.via,
+		MessageLimit:    int(c.Limits.Message),
+		MaxSessions:     c.Limits.Sessions,
+		IdleTimeout:     c.Limits.SessionIdle,
+		RetainLimit:     int(c.Limits.Events),
+		BacklogLimit:    c.Limits.Outbox,
+		Tokens:          tokens,
+		Origins:         c.Origins,
+		Hosts:           c.Hosts,
+		Loopback:        c.Loopback(),
+		Log:             s.log,
 	}
 	pair, err := reload.LoadCertificate(s.Loaded, c.TLS)
 	if err != nil {

@@ -200,10 +200,10 @@ func TestUndeliveredRequestIsReported(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
 	h := newHarness(t, func(o *Options) {
-		o.OnRejected = func(session string, m wire.Message, err *wire.Error) {
+		o.OnRejected = func(info SessionInfo, m wire.Message, err *wire.Error) {
 			mu.Lock()
 			defer mu.Unlock()
-			got = append(got, fmt.Sprintf("%t %s %s", session != "", m.ID(), err.Message))
+			got = append(got, fmt.Sprintf("%t %s %s", info.ID != "", m.ID(), err.Message))
 		}
 	})
 	key, _ := h.initialize("2025-03-26", nil)

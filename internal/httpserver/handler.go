@@ -102,7 +102,7 @@ func (x *httpExchange) reject(herr *httpError) {
 // rejectPosted reports and rejects a request whose message was read. logID is the log id of the
 // session; "" = no session.
 func (x *httpExchange) rejectPosted(p *postedMessage, logID string, herr *httpError) {
-	x.srv.rejections.report(p.m, logID, herr.err)
+	x.srv.rejections.report(p.m, SessionInfo{ID: logID}, herr.err)
 	x.reject(herr.forRequest(p))
 }
 

@@ -29,7 +29,7 @@ const (
 // cannot fill the log.
 type rejectionLog struct {
 	log        *slog.Logger
-	onRejected func(session string, m wire.Message, err *wire.Error) // Options.OnRejected
+	onRejected func(info SessionInfo, m wire.Message, err *wire.Error) // Options.OnRejected
 
 	mu      sync.Mutex
 	counted map[string]*repeatCount
@@ -37,16 +37,16 @@ type rejectionLog struct {
 }
 
 // report calls [Options.OnRejected] for m or, if m is a batch, for each request in m.
-func (l *rejectionLog) report(m wire.Message, logID string, err *wire.Error) {
+func (l *rejectionLog) report(m wire.Message, info SessionInfo, err *wire.Error) {
 	if l.onRejected == nil {
 		return
 	}
 	if m.Kind() != wire.Batch {
-		l.onRejected(logID, m, err)
+		l.onRejected(info, m, err)
 	}
 	for _, text := range m.Elements() {
 		if request, _ := wire.Parse(text); request.Kind() == wire.Request {
-			l.onRejected(logID, request, err)
+			l.onRejected(info, request, err)
 		}
 	}
 }

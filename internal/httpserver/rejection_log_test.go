@@ -117,11 +117,11 @@ func TestRejectedRequestsAreReported(t *testing.T) {
 	var reported []string
 	var mu sync.Mutex
 	h := newHarness(t, func(o *Options) {
-		o.OnRejected = func(session string, m wire.Message, err *wire.Error) {
+		o.OnRejected = func(info SessionInfo, m wire.Message, err *wire.Error) {
 			mu.Lock()
 			defer mu.Unlock()
 			reported = append(reported,
-				fmt.Sprintf("%t %s %s %d", session != "", m.Method(), m.ID(), err.Code))
+				fmt.Sprintf("%t %s %s %d", info.ID != "", m.Method(), m.ID(), err.Code))
 		}
 	})
 	key, _ := h.initialize("2025-03-26", nil)

@@ -58,10 +58,11 @@ type Options struct {
 	// limit of open requests is applied, and must not block. If nil, no headers are checked.
 	ValidateHeaders func(m wire.Message, get func(header string) []string) *wire.Error
 	// OnRejected is called before the Server itself responds with an error to a message that it has
-	// read or tried to read, and when the client of a request disconnects before delivery. session
-	// is the log id of the session or of the request without a session; "" = none. m may be
-	// invalid, or empty. OnRejected is called concurrently and must not block; it may be nil.
-	OnRejected      func(session string, m wire.Message, err *wire.Error)
+	// read or tried to read, and when the client of a request disconnects before delivery. info is
+	// the session, or the request without a session; its ID is "" if there is neither. Its
+	// Principal may be "" if the ID is "" or the session is open. m may be invalid, or empty.
+	// OnRejected is called concurrently and must not block; it may be nil.
+	OnRejected      func(info SessionInfo, m wire.Message, err *wire.Error)
 	PendingBackends func() []string // backends that are still starting, for /readyz; nil = none
 
 	MessageLimit int // bytes of one message, and of the unsent messages of one client; 0 = 64 MiB

@@ -175,7 +175,7 @@ func (t *statelessTable) serve(
 	if ctx.Err() == nil && e.currentState() == exchangeOpen { // its token may have been removed
 		e.call()
 	} else {
-		e.server.rejections.report(e.request, e.logID, errClientGone)
+		e.server.rejections.report(e.request, e.info(), errClientGone)
 	}
 	t.calling.Done()
 	return e.respond(ctx, accepted)

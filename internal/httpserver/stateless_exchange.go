@@ -81,8 +81,7 @@ func (e *statelessExchange) call() {
 			_ = e.Close()
 		}
 	}()
-	info := SessionInfo{ID: e.logID, Principal: e.principal.String()}
-	cancel := e.server.opts.ServeRequest(info, e.request, e)
+	cancel := e.server.opts.ServeRequest(e.info(), e.request, e)
 	e.mu.Lock()
 	state := e.state
 	if state == exchangeOpen {
@@ -92,6 +91,10 @@ func (e *statelessExchange) call() {
 	if state == exchangeClosed { // during the call
 		cancel()
 	}
+}
+
+func (e *statelessExchange) info() SessionInfo {
+	return SessionInfo{ID: e.logID, Principal: e.principal.String()}
 }
 
 // errNoServerRequests is the error of Write for a request or batch, which clients without a session

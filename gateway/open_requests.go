@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// An openRequest is a modern request with a connection of its own, as over HTTP. It is the Writer
+// of its Request, so that it knows when the response was written.
+type openRequest struct {
+	clientConn
+	out transport.Writer
+	r   *peer.Request
+}
+
+// ServeRequest serves the modern request m, whose notifications and response are written to out. It
+// does not block. The function cancel cancels the request, for example because the client has
+// disconnected; it may be called at any time after ServeRequest has returned. id is the session id
+// in logs and audit records, principal the authenticated identity of the client.
+func (g *Gateway) ServeRequest(id, principal string, m wire.Message,
+	out transport.Writer) (cancel func()) {
+	o := &openRequest{out: out, clientConn: clientConn{g: g, id: id, principal: principal,
+		work: g.requests.work, backlogged: func() bool { return false }}}
+	if out, ok := out.(interface{ Backlogged() bool }); ok {
+		o.backlogged = out.Backlogged
+	}
+	o.r = peer.NewRequest(o, m)
+	accepted := g.requests.add(o)
+	panics := true
+	defer func() {
+		o.clients.releaseAll() // calls and subscriptions retain their client themselves
+		if panics {
+			o.cancel()
+		}
+	}()
+	o.serveModern(o.r, !accepted)
+	panics = false
+	return o.cancel
+}
+
+// Write implements transport.Writer.
+func (o *openRequest) Write(m wire.Message, relatedTo wire.ID) error {
+	err := o.out.Write(m, relatedTo)
+	if m.Kind() == wire.Response {
+		o.g.requests.remove(o)
+	}
+	return err
+}
+
+// Close implements transport.Writer.
+func (o *openRequest) Close() error { return o.out.Close() }
+
+func (o *openRequest) cancel() {
+	o.r.Close(nil)
+	o.g.requests.remove(o)
+}
+
+// openRequests is the table of the openRequests whose response is not written.
+type openRequests struct {
+	work *workGroup
+
+	mu      sync.Mutex
+	closing bool
+	all     map[*openRequest]struct{}
+	drained chan struct{} // closed when all is empty; nil = nobody waits
+}
+
+// add adds a request. It returns false after close.
+func (t *openRequests) add(o *openRequest) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closing {
+		return false
+	}
+	if t.all == nil {
+		t.all = make(map[*openRequest]struct{})
+	}
+	t.all[o] = struct{}{}
+	return true
+}
+
+// remove removes a request, if it is in the table.
+func (t *openRequests) remove(o *openRequest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, o)
+	if len(t.all) == 0 && t.drained != nil {
+		close(t.drained)
+		t.drained = nil
+	}
+}
+
+// close makes add fail, and returns the requests in the table.
+func (t *openRequests) close() []*openRequest {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closing = true
+	return slices.Collect(maps.Keys(t.all))
+}
+
+// drain waits until the table is empty or ctx is done. It is called once, after close.
+func (t *openRequests) drain(ctx context.Context) {
+	drained := make(chan struct{})
+	t.mu.Lock()
+	if len(t.all) == 0 {
+		t.mu.Unlock()
+		return
+	}
+	t.drained = drained
+	t.mu.Unlock()
+	select {
+	case <-drained:
+	case <-ctx.Done():
+	}
+}
+
+// ShutDownRequests ends the requests of [Gateway.ServeRequest] when the gateway shuts down:
+// subscriptions end with their response, other requests have the grace period DrainTimeout for
+// theirs. Requests that arrive later are rejected.
+func (g *Gateway) ShutDownRequests() {
+	open := g.requests.close()
+	for _, o := range open {
+		o.stopped.Store(true)
+		o.finishListens()
+	}
+	g.grace.wait(context.Background(), g.DrainTimeout, g.requests.drain)
+	for _, o := range open {
+		o.r.Close(errGatewayStopped)
+	}
+}
