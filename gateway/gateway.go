@@ -57,6 +57,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -233,7 +234,23 @@ func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transpor
 		conn.Close()
 		return fmt.Errorf("session %s: the id is already in use", s.id)
 	}
-	return s.run(ctx)
+	shutdownDone := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(shutdownDone)
+		s.Shutdown()
+	})
+	err := s.peer.Run(s.work.ctx)
+	grace := g.Grace
+	if errors.Is(err, transport.ErrClosed) {
+		grace, err = 0, nil
+	}
+	s.closeWithGrace(grace)
+	if !stop() {
+		<-shutdownDone
+		err = nil
+	}
+	s.cleanUp(err)
+	return err
 }
 
 // Open begins a session like Serve, but without a reading goroutine: the caller passes incoming

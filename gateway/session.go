@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
-	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
@@ -72,26 +70,6 @@ func newID() string {
 // shutdownGrace bounds the grace period if the gateway shuts down while the session is already
 // closing: a client that has closed stdin sends SIGTERM, and SIGKILL soon after that.
 const shutdownGrace = 500 * time.Millisecond
-
-func (s *Session) run(ctx context.Context) error {
-	shutdownDone := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(shutdownDone)
-		s.Shutdown()
-	})
-	err := s.peer.Run(s.work.ctx)
-	grace := s.g.Grace
-	if errors.Is(err, transport.ErrClosed) {
-		grace, err = 0, nil
-	}
-	s.closeWithGrace(grace)
-	if !stop() {
-		<-shutdownDone
-		err = nil
-	}
-	s.cleanUp(err)
-	return err
-}
 
 // Receive handles a message of the client in a session begun by [Gateway.Open]. It must be called
 // with one message at a time, in order of arrival. It does not block.
