@@ -21,7 +21,7 @@ func (p *Peer) Activity() Activity {
 	return Activity{
 		LastReceived: p.createdAt.Add(time.Duration(p.lastReceived.Load())),
 		LastUsed:     p.createdAt.Add(time.Duration(p.lastUsed.Load())),
-		InFlight:     p.calls.Len() > 0,
+		InFlight:     p.calls.byID.Len() > 0,
 	}
 }
 
@@ -42,15 +42,6 @@ func (p *Peer) noteCallEnd(c *Call) {
 // wraps reason and [transport.ErrClosed], so that a call sent at this moment is not lost. The
 // caller must then close the connection.
 func (p *Peer) CloseIfIdle(reason error, except *Call) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.sendErr != nil || p.owesResponseLocked() || len(p.relays) > 0 {
-		return false
-	}
-	p.sendErr = closedError{reason}
-	if p.calls.CloseIf(func(c *Call) bool { return c == except }) {
-		return true
-	}
-	p.sendErr = nil
-	return false
+	return p.calls.closeIfIdle(closedError{reason}, except,
+		func() bool { return !p.requests.owesResponse() })
 }

@@ -160,56 +160,28 @@ func (s sessionCounts) sole() string {
 	return ""
 }
 
-// SoleSession returns the session that an unsolicited message of the remote side must belong to. It
-// returns false unless one session has
-//  1. all calls in flight, and there is at least one (calls without a session are ignored),
-//  2. every [ProgressRelay],
-//  3. every call that was abandoned within the last 30 s and has got no response since, and
-//  4. every call that got its response within the last 2 s.
-//
-// SoleSession also returns false for a while after an overflow of the records (see maxRecentCalls).
-func (p *Peer) SoleSession() (session string, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	session = p.sessions.inFlight.sole()
-	others := len(p.sessions.relays) > 0 && p.sessions.relays.sole() != session
-	if session == "" || others || p.sessions.recent.ambiguous(session) {
+// sole implements [Peer.SoleSession].
+func (s *sessionRecord) sole() (session string, ok bool) {
+	session = s.inFlight.sole()
+	others := len(s.relays) > 0 && s.relays.sole() != session
+	if session == "" || others || s.recent.ambiguous(session) {
 		return "", false
 	}
 	return session, true
 }
 
-// SoleSessionWhere returns the session that a message must belong to, provided that the message
-// concerns a call in flight of a session for which match returns true. It is intended for remote
-// sides that send nothing about a call after its response. It returns false unless exactly one
-// matching session has a call in flight, and no other matching session has abandoned a call within
-// the last 30 s without a response since. After an overflow of the records (see maxRecentCalls) it
-// returns false for a while. The function match must not use the Peer, because the lock of the Peer
-// is held.
-func (p *Peer) SoleSessionWhere(match func(session string) bool) (session string, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// soleWhere implements [Peer.SoleSessionWhere].
+func (s *sessionRecord) soleWhere(match func(session string) bool) (session string, ok bool) {
 	several := false
-	for s := range p.sessions.inFlight {
-		if match(s) {
-			several, session = several || session != "", s
+	for id := range s.inFlight {
+		if match(id) {
+			several, session = several || session != "", id
 		}
 	}
 	now := time.Now()
-	p.sessions.recent.expire(now)
-	for _, c := range p.sessions.recent.abandoned {
+	s.recent.expire(now)
+	for _, c := range s.recent.abandoned {
 		several = several || c.session != session && match(c.session)
 	}
-	return session, session != "" && !several && !now.Before(p.sessions.recent.overflowUntil)
-}
-
-// OldestSession returns the session of the oldest call in flight that has a session; "" = none.
-func (p *Peer) OldestSession() (session string) {
-	first := int64(0)
-	p.calls.Each(func(c *Call) {
-		if n := c.number(); c.SessionID != "" && (first == 0 || n < first) {
-			session, first = c.SessionID, n
-		}
-	})
-	return session
+	return session, session != "" && !several && !now.Before(s.recent.overflowUntil)
 }

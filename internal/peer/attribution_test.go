@@ -69,9 +69,9 @@ func TestCallsInFlightAreCountedBySession(t *testing.T) {
 		return c
 	}
 	inFlight := func() int {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.sessions.inFlight)
+		p.calls.mu.Lock()
+		defer p.calls.mu.Unlock()
+		return len(p.calls.sessions.inFlight)
 	}
 	for end, do := range map[string]func(){
 		"answered":              func() { send("a", &Call{}) },
@@ -84,5 +84,19 @@ func TestCallsInFlightAreCountedBySession(t *testing.T) {
 		if <-to; inFlight() != 0 {
 			t.Errorf("%s: %d sessions are counted", end, inFlight())
 		}
+	}
+}
+
+// A second cancellation of a call does not count as the response to the call.
+func TestACallCancelledTwiceStaysAbandoned(t *testing.T) {
+	p := connect(t, ignoringHandler{})
+	c := &Call{Handler: make(ResponseChan, 1), SessionID: "a"}
+	p.Send(toolsCall, c)
+	c.Cancel(nil)
+	c.Cancel(nil)
+	p.Send(toolsCall, &Call{Handler: make(ResponseChan, 1), SessionID: "b"})
+	all := func(string) bool { return true }
+	if session, ok := p.SoleSessionWhere(all); ok {
+		t.Errorf("a message is attributed to %s", session)
 	}
 }

@@ -19,12 +19,6 @@ type batch struct {
 	pending   int            // unfinished elements
 }
 
-// A batchElement is the place of a request in a batch.
-type batchElement struct {
-	batch *batch
-	index int
-}
-
 // handleBatch processes or rejects a batch. With [Options.OnMalformed], each rejected element is
 // handled like malformed input outside of a batch.
 func (p *Peer) handleBatch(m wire.Message, origin Origin) {
@@ -32,7 +26,7 @@ func (p *Peer) handleBatch(m wire.Message, origin Origin) {
 	switch {
 	case p.opts.AllowBatches == nil || !p.opts.AllowBatches():
 		err := wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")
-		p.write(wire.NewErrorResponse("", err), "")
+		_ = p.send(wire.NewErrorResponse("", err), "")
 		return
 	case len(elements) == 0:
 		err := wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")
@@ -42,9 +36,7 @@ func (p *Peer) handleBatch(m wire.Message, origin Origin) {
 	// pending starts one higher than the number of elements, so that immediate responses do not
 	// complete the batch before all elements are read.
 	b := &batch{peer: p, responses: make([]wire.Message, len(elements)), pending: len(elements) + 1}
-	p.mu.Lock()
-	p.unwritten++ // until the array of responses is written
-	p.mu.Unlock()
+	p.requests.addBatch()
 	for i, text := range elements {
 		m, err := wire.Parse(text)
 		wrong, _ := errors.AsType[*wire.Error](err)
@@ -103,7 +95,7 @@ func (b *batch) done() {
 		}
 	}
 	if len(due) > 0 {
-		b.peer.write(wire.NewBatch(due), b.relatedTo)
+		_ = b.peer.send(wire.NewBatch(due), b.relatedTo)
 	}
-	b.peer.responseWritten()
+	b.peer.requests.written()
 }

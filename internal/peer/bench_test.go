@@ -103,8 +103,7 @@ func BenchmarkRequest(b *testing.B) {
 func addInFlight(p *Peer, n int) {
 	for range n {
 		c := &Call{Handler: make(ResponseChan, 1), SessionID: "o"}
-		p.countInFlight(c, 1)
-		p.calls.Insert(func(int64) *Call { return c })
+		_ = p.calls.insert(p, c, &c.firstSend)
 	}
 }
 
@@ -130,7 +129,7 @@ func BenchmarkSoleSession(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				if i%1000 == 0 { // the records expire after two seconds
 					for i := range n {
-						p.sessions.recent.noteResponded(fmt.Sprint("session", i))
+						p.calls.sessions.recent.noteResponded(fmt.Sprint("session", i))
 					}
 				}
 				if _, ok := p.SoleSession(); ok {

@@ -81,6 +81,22 @@ func TestDrainCallsEndsWithItsContextAndWithTheConnection(t *testing.T) {
 	})
 }
 
+// The end of the last call wakes all callers of DrainCalls.
+func TestDrainCallsMayBeCalledConcurrently(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		w := make(peer.ResponseChan, 1)
+		k.Send(request("1", ""), &peer.Call{Handler: w})
+		first, second := k.drainCalls(t.Context()), k.drainCalls(t.Context())
+		k.remote.SendResult("1", "{}")
+		if <-w; !isClosed(first) || !isClosed(second) {
+			t.Errorf("DrainCalls has returned: %v, %v", isClosed(first), isClosed(second))
+		}
+		if !isClosed(k.drainCalls(t.Context())) {
+			t.Error("DrainCalls waits without a call in flight")
+		}
+	})
+}
+
 // slowConn is a Conn that writes a cancellation slowly.
 type slowConn struct{ transport.Conn }
 

@@ -12,10 +12,10 @@
 // The package does not decode the messages it forwards, and it does not block: only Run, Call,
 // RoundTrip, RoundTripAll, DrainRequests, DrainCalls and Close wait.
 //
-// Lock order: Peer.mu, then the lock of the table of calls, then Call.mu; batch.mu and
-// singleRequest.mu are never held together with another. No lock is held during a Write or a call
-// of the user's code, with two exceptions: [Options].PassPing and the function match of
-// [Peer.SoleSessionWhere] are called with Peer.mu held.
+// Lock order: callTable.mu, then the lock of the idmap, then Call.mu; and callTable.mu, then
+// requestTable.mu. Peer.mu, batch.mu and Request.mu are never held together with another. No lock
+// is held during a Write or a call of the user's code, with one exception: the function match of
+// [Peer.SoleSessionWhere] is called with callTable.mu held.
 package peer
 
 import (
@@ -23,12 +23,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"mcpgateway/idmap"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -69,8 +67,8 @@ type Options struct {
 	// request is allowed.
 	RejectInBatch func(wire.Message) *wire.Error
 	// PassPing reports whether a ping is passed to the Handler like any other request, because the
-	// revision that the ping declares has no pings. It must not block or use the Peer, because the
-	// lock of the Peer may be held. nil = the Peer responds to every ping.
+	// revision that the ping declares has no pings. It must not block. nil = the Peer responds to
+	// every ping.
 	PassPing func(wire.Message) bool
 	// OnMalformed is called with input that is not a valid message and does not complete a call.
 	// Such input then gets no response, except that an invalid request gets an error response; see
@@ -98,32 +96,22 @@ type Peer struct {
 	h    Handler
 	opts Options
 
-	calls idmap.Table[*Call] // outbound calls in flight
+	requests requestTable // inbound, without a response
+	calls    callTable    // outbound, in flight
 
 	createdAt              time.Time
 	lastReceived, lastUsed atomic.Int64 // see Activity; nanoseconds since createdAt
 
-	isDisconnected atomic.Bool // endConnection has set disconnectErr
-	draining       atomic.Bool
-	abandoning     atomic.Int32  // calls being abandoned whose cancellation is not written yet
-	callEnded      chan struct{} // capacity 1: a call ended while draining; nil before DrainCalls
-
-	mu            sync.Mutex
-	requests      map[wire.ID]*Request     // inbound requests without a response
-	sessions      sessionRecord            // sessions that an unsolicited message may belong to
-	relays        map[int64]*ProgressRelay // answered calls with further progress
-	unwritten     int                      // claimed requests and batches with unwritten responses
-	drainWaiters  []chan struct{}          // each is closed when no response is owed
-	warned        map[string]bool          // keys for which firstTime was called
-	disconnect    func(error)              // ends the connection
-	sendErr       error                    // reason why calls cannot be sent; nil = they can
-	disconnectErr error                    // reason for the end of the connection; nil = open
+	mu         sync.Mutex
+	warned     map[string]bool // keys for which firstTime was called
+	disconnect func(error)     // ends the connection
 }
 
 // New returns a Peer. It starts nothing and reads nothing before Run.
 func New(conn transport.Conn, h Handler, opts Options) *Peer {
 	p := NewPush(conn, h, opts)
 	p.in = conn
+	p.requests.keepMap = true
 	return p
 }
 
@@ -163,7 +151,19 @@ func (p *Peer) Run(ctx context.Context) error {
 		defer close(closed)
 		p.out.Close()
 	})
-	err := p.read()
+	var err error
+	for err == nil {
+		m, relatedTo, readErr := p.in.Read()
+		if readErr != nil {
+			err = p.handleReadError(readErr)
+			continue
+		}
+		p.touch(&p.lastReceived)
+		p.dispatch(m, p.originOf(relatedTo), nil, 0)
+	}
+	if err == io.EOF {
+		err = nil
+	}
 	if !stop() {
 		<-closed
 	}
@@ -178,53 +178,15 @@ func (p *Peer) Run(ctx context.Context) error {
 // is being written stays in the table: only [Peer.TrySend] knows whether the call has reached the
 // remote side.
 func (p *Peer) endConnection(err error) {
-	p.mu.Lock()
-	p.sendErr = closedError{disconnectReason(err)}
-	p.mu.Unlock()
-	if p.opts.OnDisconnect != nil {
-		p.opts.OnDisconnect(disconnectReason(err))
-	}
-	p.mu.Lock()
-	p.disconnectErr, p.relays, p.sessions.relays = disconnectReason(err), nil, nil
-	p.mu.Unlock()
-	p.isDisconnected.Store(true)
-	all := p.calls.Drain(func(c *Call) bool { return c.isWriting(p) })
-	p.signalCallEnded()
-	for _, c := range all {
-		p.countInFlight(c, -1)
-		p.completeLost(c)
-	}
-}
-
-// closedError is the error of a call that cannot be sent, or that was in flight when the connection
-// ended. Its text is the reason why the connection has ended or accepts no calls. It wraps that
-// reason and [transport.ErrClosed].
-type closedError struct{ reason error }
-
-func (e closedError) Error() string   { return e.reason.Error() }
-func (e closedError) Unwrap() []error { return []error{e.reason, transport.ErrClosed} }
-
-// disconnectReason returns err, or the reason for an orderly end if err is nil.
-func disconnectReason(err error) error {
 	if err == nil {
-		return errors.New("it closed the connection")
+		err = errors.New("it closed the connection")
 	}
-	return err
-}
-
-// read reads and processes messages until the remote side closes the connection (nil) or reading
-// fails.
-func (p *Peer) read() error {
-	for {
-		m, relatedTo, err := p.in.Read()
-		if err == nil {
-			p.touch(&p.lastReceived)
-			p.dispatch(m, p.originOf(relatedTo), nil, 0)
-		} else if err = p.handleReadError(err); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
+	p.calls.reject(closedError{err})
+	if p.opts.OnDisconnect != nil {
+		p.opts.OnDisconnect(err)
+	}
+	for _, c := range p.calls.disconnect(closedError{err}) {
+		p.completeLost(c)
 	}
 }
 
@@ -234,7 +196,7 @@ func (p *Peer) handleReadError(err error) error {
 	var lost *transport.CallLostError
 	switch {
 	case errors.As(err, &lost): // first, because it may wrap a MalformedError
-		p.handleLost(lost)
+		p.completeByID(lost.ID, lost)
 	case errors.As(err, &malformed):
 		p.touch(&p.lastReceived)
 		p.handleMalformed(malformed)
@@ -253,7 +215,7 @@ func (p *Peer) originOf(id wire.ID) Origin {
 		return Origin{}
 	}
 	if n, err := p.parseCallID([]byte(id)); err == nil {
-		if c, ok := p.calls.Get(n); ok {
+		if c, ok := p.calls.byID.Get(n); ok {
 			return Origin{Call: c}
 		}
 	}
@@ -267,24 +229,39 @@ func (p *Peer) dispatch(m wire.Message, origin Origin, b *batch, i int) {
 		p.handleResponse(m)
 	case wire.Request:
 		p.lastUsed.Store(p.lastReceived.Load())
-		p.handleRequest(m, origin, b, i)
+		r := &Request{Message: m, owner: p, id: m.ID(), origin: origin, batch: b, index: i}
+		limit := p.opts.MaxInFlight
+		ping := m.Method() == protocol.MethodPing &&
+			(p.opts.PassPing == nil || !p.opts.PassPing(m))
+		if ping {
+			limit = 0 // a ping is answered at once
+		}
+		if err := p.requests.add(r, limit); err != nil {
+			if p.opts.OnRejected != nil {
+				p.opts.OnRejected(m, err)
+			}
+			r.respond(wire.NewErrorResponse(r.id, err))
+		} else if ping {
+			r.Reply([]byte("{}"))
+		} else {
+			p.h.HandleRequest(r)
+		}
 	case wire.Notification:
 		p.lastUsed.Store(p.lastReceived.Load())
-		p.handleNotification(m, origin)
+		switch m.Method() {
+		case protocol.NotificationProgress:
+			p.handleProgress(m)
+		case protocol.NotificationCancelled:
+			// The request gets no response ("SHOULD NOT send a response for the cancelled
+			// request"). The cancellation of an unknown or answered request is ignored.
+			if r := p.requests.get(m.RequestID()); r != nil {
+				r.cancel(m.Part(wire.PartParams))
+			}
+		default:
+			p.h.HandleNotification(m, origin)
+		}
 	case wire.Batch:
 		p.handleBatch(m, origin)
-	}
-}
-
-// handleNotification processes a notification of the remote side.
-func (p *Peer) handleNotification(m wire.Message, origin Origin) {
-	switch m.Method() {
-	case protocol.NotificationProgress:
-		p.handleProgress(m)
-	case protocol.NotificationCancelled:
-		p.handleCancelled(m)
-	default:
-		p.h.HandleNotification(m, origin)
 	}
 }
 
@@ -299,17 +276,13 @@ func (p *Peer) handleMalformed(n *transport.MalformedError) {
 		p.handleResponse(salvaged)
 		return
 	}
-	if n.LooksLikeResponse {
-		if c, ok := p.takeByID(n.ID); ok {
-			p.noteCallEnd(c)
-			c.complete(wire.Message{}, &BadResponseError{n.Err})
-			return
-		}
+	if n.LooksLikeResponse && p.completeByID(n.ID, &BadResponseError{n.Err}) {
+		return
 	}
 	if p.opts.OnMalformed != nil {
 		p.opts.OnMalformed(n)
 		if n.Message.WantsResponse() { // otherwise the remote side would wait forever
-			p.write(wire.NewErrorResponse(n.Message.ID(), n.Err), "")
+			_ = p.send(wire.NewErrorResponse(n.Message.ID(), n.Err), "")
 		}
 		return
 	}
@@ -320,21 +293,7 @@ func (p *Peer) handleMalformed(n *transport.MalformedError) {
 	if n.Err.Code == wire.CodeParseError {
 		id = "" // an id found in invalid JSON is not reliable
 	}
-	p.write(wire.NewErrorResponse(id, n.Err), "")
-}
-
-// BadResponseError is the error of a call whose response arrived but is not valid.
-type BadResponseError struct{ Err error }
-
-func (b *BadResponseError) Error() string { return "its answer is unusable: " + b.Err.Error() }
-func (b *BadResponseError) Unwrap() error { return b.Err }
-
-// handleLost completes a call that will get no response.
-func (p *Peer) handleLost(l *transport.CallLostError) {
-	if c, ok := p.takeByID(l.ID); ok {
-		p.noteCallEnd(c)
-		c.complete(wire.Message{}, l)
-	}
+	_ = p.send(wire.NewErrorResponse(id, n.Err), "")
 }
 
 // Notify sends a notification; params may be nil.
@@ -346,6 +305,13 @@ func (p *Peer) Notify(method string, params []byte) error {
 // to which the notification belongs; "" = none. If the remote side does not read, SendNotification
 // ends the connection and returns an error that wraps [transport.ErrFull].
 func (p *Peer) SendNotification(m wire.Message, relatedTo wire.ID) error {
+	return p.send(m, relatedTo)
+}
+
+// send sends a response or notification. A full write queue ends the connection, because a remote
+// side that does not read must not stall others. Other errors can be ignored, because Read reports
+// the end of the connection.
+func (p *Peer) send(m wire.Message, relatedTo wire.ID) error {
 	p.touch(&p.lastUsed)
 	err := p.out.Write(m, relatedTo)
 	if errors.Is(err, transport.ErrFull) {
@@ -362,13 +328,6 @@ func (p *Peer) Backlogged() bool {
 	return ok && out.Backlogged()
 }
 
-// write sends a response or notification. A full write queue ends the connection, because a remote
-// side that does not read must not stall others. Other errors are ignored, because Read reports the
-// end of the connection.
-func (p *Peer) write(m wire.Message, relatedTo wire.ID) {
-	_ = p.SendNotification(m, relatedTo)
-}
-
 // disconnectStalled ends the connection to a remote side that does not read.
 func (p *Peer) disconnectStalled(err error) {
 	p.mu.Lock()
@@ -380,66 +339,18 @@ func (p *Peer) disconnectStalled(err error) {
 
 // DrainRequests waits until every request of the remote side has been cancelled or its response has
 // been written to the Conn, or until ctx is done.
-func (p *Peer) DrainRequests(ctx context.Context) {
-	p.mu.Lock()
-	if !p.owesResponseLocked() {
-		p.mu.Unlock()
-		return
-	}
-	done := make(chan struct{})
-	p.drainWaiters = append(p.drainWaiters, done)
-	p.mu.Unlock()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
+func (p *Peer) DrainRequests(ctx context.Context) { p.requests.drain(ctx) }
 
-// errDraining is the reason why TrySend fails after [Peer.DrainCalls].
-var errDraining = errors.New("the connection is draining: further calls are rejected")
+// removeRequest implements requestOwner.
+func (p *Peer) removeRequest(r *Request) { p.requests.remove(r) }
 
-// DrainCalls stops sending calls and waits for the calls in flight. TrySend fails with
-// [transport.ErrClosed] from now on. DrainCalls returns when no call is in flight and all
-// cancellations are written, or when ctx is done. The connection stays open.
-func (p *Peer) DrainCalls(ctx context.Context) {
-	p.mu.Lock()
-	if p.sendErr == nil {
-		p.sendErr = closedError{errDraining}
-	}
-	if p.callEnded == nil {
-		p.callEnded = make(chan struct{}, 1)
-	}
-	p.mu.Unlock()
-	p.draining.Store(true)
-	p.calls.Close()
-	for p.calls.Len() > 0 || p.abandoning.Load() > 0 {
-		select {
-		case <-p.callEnded:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// signalCallEnded wakes DrainCalls when a call has ended.
-func (p *Peer) signalCallEnded() {
-	if p.draining.Load() {
-		select {
-		case p.callEnded <- struct{}{}:
-		default:
-		}
-	}
-}
+// responseWritten implements requestOwner.
+func (p *Peer) responseWritten() { p.requests.written() }
 
 // Close ends the open requests of the remote side, with the response of [Options].CloseError or
 // without a response, and closes the Conn.
 func (p *Peer) Close() error {
-	p.mu.Lock()
-	open := make([]*Request, 0, len(p.requests))
-	for _, r := range p.requests {
-		open = append(open, r)
-	}
-	p.mu.Unlock()
+	open := p.requests.all()
 	var closeErr *wire.Error
 	if len(open) > 0 && p.opts.CloseError != nil {
 		closeErr = p.opts.CloseError()
@@ -475,63 +386,4 @@ func (p *Peer) firstTime(key string) bool {
 	}
 	p.warned[key] = true
 	return !seen
-}
-
-// takeByID removes the call with this id from the table. The call counts as answered, as in
-// takeResponded.
-func (p *Peer) takeByID(id wire.ID) (*Call, bool) {
-	n, err := p.parseCallID([]byte(id))
-	if err != nil {
-		return nil, false
-	}
-	return p.takeResponded(n)
-}
-
-// takeResponded removes an answered call from the table. The end of the call is recorded, so that a
-// late message about the call is not attributed to another session. If the call was abandoned
-// before, its response is recorded.
-func (p *Peer) takeResponded(id int64) (*Call, bool) {
-	c, ok := p.calls.Take(id)
-	p.signalCallEnded()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !ok {
-		p.sessions.recent.noteLateResponse(id)
-		return nil, false
-	}
-	p.sessions.inFlight.add(c.SessionID, -1)
-	p.sessions.recent.noteResponded(c.SessionID)
-	return c, true
-}
-
-// takeCall removes from the table a call that ends without a response.
-func (p *Peer) takeCall(id int64) (*Call, bool) {
-	c, ok := p.calls.Take(id)
-	p.signalCallEnded()
-	if ok {
-		p.countInFlight(c, -1)
-	}
-	return c, ok
-}
-
-// countInFlight adds n to the calls in flight of the session of c. A call counts from just before
-// it enters the table until just after it has left the table.
-func (p *Peer) countInFlight(c *Call, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sessions.inFlight.add(c.SessionID, n)
-}
-
-// parseCallID parses the id of an outbound call. Some servers return the number as a string.
-func (p *Peer) parseCallID(id []byte) (int64, error) {
-	text := id
-	quoted := len(text) > 2 && text[0] == '"'
-	if quoted {
-		text = text[1 : len(text)-1]
-	}
-	n, err := strconv.ParseInt(string(text), 10, 64)
-	if quoted && err == nil {
-		p.warnOnce("accepted a string in place of a numeric id", "id", string(id))
-	}
-	return n, err
 }

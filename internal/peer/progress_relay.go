@@ -6,7 +6,7 @@ import "mcpgateway/internal/wire"
 // progressToken provided in the original request MUST continue to be used throughout the task's
 // lifetime", tasks).
 type ProgressRelay struct {
-	peer    *Peer // nil if the call was not sent
+	calls   *callTable // nil if the call was not sent
 	id      int64
 	token   wire.ID // "" = no progress wanted
 	session string
@@ -28,44 +28,45 @@ func (c *Call) RelayProgress(forward func(wire.Message)) *ProgressRelay {
 	if d == nil {
 		return r
 	}
-	p := d.peer
-	r.peer, r.id = p, d.id
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	t := &d.peer.calls
+	r.calls, r.id = t, d.id
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
-	case p.sendErr != nil:
+	case t.sendErr != nil:
 		return r
-	case len(p.relays) >= maxRelays:
-		p.sessions.recent.noteAbandoned(r.id, c.SessionID) // still counts for abandonedTTL
+	case len(t.relays) >= maxRelays:
+		t.sessions.recent.noteAbandoned(r.id, c.SessionID) // still counts for abandonedTTL
 		return r
-	case p.relays == nil:
-		p.relays = make(map[int64]*ProgressRelay)
+	case t.relays == nil:
+		t.relays = make(map[int64]*ProgressRelay)
 	}
-	p.relays[r.id] = r
-	p.sessions.relays.add(r.session, 1)
+	t.relays[r.id] = r
+	t.sessions.relays.add(r.session, 1)
 	return r
 }
 
 // Stop ends the relay. Calling it again does nothing.
 func (r *ProgressRelay) Stop() {
-	if r.peer == nil {
+	t := r.calls
+	if t == nil {
 		return
 	}
-	r.peer.mu.Lock()
-	defer r.peer.mu.Unlock()
-	if r.peer.relays[r.id] == r {
-		delete(r.peer.relays, r.id)
-		r.peer.sessions.relays.add(r.session, -1)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.relays[r.id] == r {
+		delete(t.relays, r.id)
+		t.sessions.relays.add(r.session, -1)
 		// the remote side may still work on the call
-		r.peer.sessions.recent.noteAbandoned(r.id, r.session)
+		t.sessions.recent.noteAbandoned(r.id, r.session)
 	}
 }
 
 // relayProgress forwards progress of an answered call to its relay, if there is one.
-func (p *Peer) relayProgress(id int64, m wire.Message) {
-	p.mu.Lock()
-	r := p.relays[id]
-	p.mu.Unlock()
+func (t *callTable) relayProgress(id int64, m wire.Message) {
+	t.mu.Lock()
+	r := t.relays[id]
+	t.mu.Unlock()
 	if r != nil && r.token != "" {
 		r.forward(m.Splice(wire.Edit{Part: wire.PartToken, Text: []byte(r.token)}))
 	}

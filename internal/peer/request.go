@@ -1,7 +1,10 @@
 package peer
 
 import (
-	"mcpgateway/internal/protocol"
+	"errors"
+	"sync"
+
+	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
 
@@ -9,10 +12,14 @@ import (
 // Close of the Request or of its Peer.
 type Request struct {
 	wire.Message
-	owner    requestOwner
-	id       wire.ID
-	origin   Origin
-	element  *batchElement // place of the request in a batch; nil = not in a batch
+	owner  requestOwner
+	id     wire.ID
+	origin Origin
+	batch  *batch // nil = not in a batch
+	index  int    // place of the request in the batch
+
+	mu       sync.Mutex
+	ended    bool
 	onCancel CancelHandler
 }
 
@@ -20,63 +27,47 @@ type Request struct {
 // request. params are the params of the cancellation; nil = Close.
 type CancelHandler interface{ HandleCancel(params []byte) }
 
-// A requestOwner knows whether a request is open, and writes its response and its notifications. It
-// is a [*Peer] or a [*singleRequest].
+// A requestOwner writes the response and the notifications of a request. It is a [*Peer] or a
+// [*singleRequest].
 type requestOwner interface {
-	// claim ends the request and returns its CancelHandler and true, once. The caller must then
-	// write the response, if there is one, and call responseWritten in any case. Afterwards
-	// setCancelHandler fails, because a handler that it set would never be called.
-	claim(r *Request) (CancelHandler, bool)
-	// setCancelHandler sets the handler; it returns false if the request is no longer open.
-	setCancelHandler(r *Request, h CancelHandler) bool
-	isOpen(r *Request) bool
-	write(m wire.Message, relatedTo wire.ID)
+	// send writes a response or notification. Its error may be ignored.
+	send(m wire.Message, relatedTo wire.ID) error
+	// removeRequest is called once, when the request has ended.
+	removeRequest(r *Request)
+	// responseWritten is called after removeRequest, when the response has been written, or when it
+	// is certain that no response will be written.
 	responseWritten()
 }
 
-// handleRequest registers a request and passes it to the Handler.
-func (p *Peer) handleRequest(m wire.Message, origin Origin, b *batch, index int) {
-	r := &Request{Message: m, owner: p, id: m.ID(), origin: origin}
-	if b != nil {
-		r.element = &batchElement{b, index}
-	}
-	if err := p.register(r); err != nil {
-		if p.opts.OnRejected != nil {
-			p.opts.OnRejected(m, err)
-		}
-		r.write(wire.NewErrorResponse(r.id, err))
-		return
-	}
-	if p.answersPing(m) {
-		r.Reply([]byte("{}"))
-		return
-	}
-	p.h.HandleRequest(r)
+// A singleRequest is a Request without a Peer, and its owner.
+type singleRequest struct {
+	request Request
+	out     transport.Writer
 }
 
-// answersPing reports whether a request is a ping to which the Peer itself responds.
-func (p *Peer) answersPing(m wire.Message) bool {
-	return m.Method() == protocol.MethodPing && (p.opts.PassPing == nil || !p.opts.PassPing(m))
+// NewRequest returns a Request without a Peer. m is the request. The response and the notifications
+// are written to out, with the id of the request. If the remote side does not read, so that Write
+// returns [transport.ErrFull], out is closed; other errors of Write are ignored.
+//
+// The caller must call [Request.Close] when no response can be sent any more, for example because
+// the remote side has disconnected.
+func NewRequest(out transport.Writer, m wire.Message) *Request {
+	s := &singleRequest{request: Request{Message: m, id: m.ID()}, out: out}
+	s.request.owner = s
+	return &s.request
 }
 
-func (p *Peer) register(r *Request) *wire.Error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, dup := p.requests[r.id]; dup {
-		return wire.Errorf(wire.CodeInvalidRequest,
-			"Invalid request: a request with this id is in flight")
+func (s *singleRequest) send(m wire.Message, relatedTo wire.ID) error {
+	err := s.out.Write(m, relatedTo)
+	if errors.Is(err, transport.ErrFull) {
+		_ = s.out.Close()
 	}
-	// A ping is answered at once, so the bound does not apply to it.
-	if n := p.opts.MaxInFlight; n > 0 && len(p.requests) >= n && !p.answersPing(r.Message) {
-		return wire.Errorf(wire.CodeInternalError,
-			"Too many requests in flight: at most %d are allowed; wait for answers", n)
-	}
-	if p.requests == nil {
-		p.requests = make(map[wire.ID]*Request)
-	}
-	p.requests[r.id] = r
-	return nil
+	return err
 }
+
+// removeRequest and responseWritten do nothing: out knows whether the response has been written.
+func (s *singleRequest) removeRequest(*Request) {}
+func (s *singleRequest) responseWritten()       {}
 
 // RemoteID returns the id under which the remote side sent the request.
 func (r *Request) RemoteID() wire.ID { return r.id }
@@ -86,60 +77,33 @@ func (r *Request) Origin() Origin { return r.origin }
 
 // OnCancel sets the handler of a cancellation, replacing an earlier handler. It returns false if
 // the request is no longer open; then the handler is not called.
-func (r *Request) OnCancel(h CancelHandler) bool { return r.owner.setCancelHandler(r, h) }
-
-func (p *Peer) setCancelHandler(r *Request, h CancelHandler) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.requests[r.id] != r {
-		return false
+func (r *Request) OnCancel(h CancelHandler) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.onCancel = h
 	}
-	r.onCancel = h
-	return true
+	return !r.ended
 }
 
-func (p *Peer) isOpen(r *Request) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.requests[r.id] == r
-}
-
-// claim removes the request from the table of inbound requests, Peer.requests (not from the table
-// of calls, which are outbound).
-func (p *Peer) claim(r *Request) (CancelHandler, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.requests[r.id] != r {
+// end ends the request. It returns the CancelHandler and true, once. The caller must then write the
+// response, if there is one, and call responseWritten of the owner in any case. Afterwards OnCancel
+// fails, because a handler that it set would never be called.
+func (r *Request) end() (CancelHandler, bool) {
+	r.mu.Lock()
+	ended := r.ended
+	r.ended = true
+	r.mu.Unlock()
+	if ended {
 		return nil, false
 	}
-	if delete(p.requests, r.id); len(p.requests) == 0 && p.in == nil {
-		p.requests = nil // many push peers may be idle for hours
-	}
-	p.unwritten++
+	r.owner.removeRequest(r)
 	return r.onCancel, true
 }
 
-// responseWritten is called when the response to a claimed request or to a batch has been written,
-// or when it is certain that no response will be written. It wakes DrainRequests.
-func (p *Peer) responseWritten() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unwritten--
-	if p.owesResponseLocked() {
-		return
-	}
-	for _, done := range p.drainWaiters {
-		close(done)
-	}
-	p.drainWaiters = nil
-}
-
-// owesResponseLocked reports whether the remote side is still to get a response.
-func (p *Peer) owesResponseLocked() bool { return len(p.requests)+p.unwritten > 0 }
-
 // claim ends the request. It returns true once; the caller must then send the response.
 func (r *Request) claim() bool {
-	_, ok := r.owner.claim(r)
+	_, ok := r.end()
 	return ok
 }
 
@@ -172,46 +136,34 @@ func (r *Request) Forward(m wire.Message) bool {
 // Notify sends a notification that belongs to the request, such as progress, if the request is
 // still open.
 func (r *Request) Notify(m wire.Message) {
-	if r.owner.isOpen(r) {
-		r.owner.write(m, r.id)
+	r.mu.Lock()
+	ended := r.ended
+	r.mu.Unlock()
+	if !ended {
+		_ = r.owner.send(m, r.id)
 	}
 }
 
 // respond writes the response to a claimed request. It returns true.
 func (r *Request) respond(m wire.Message) bool {
-	r.write(m)
+	if r.batch != nil {
+		r.batch.respond(r.index, m)
+	} else {
+		_ = r.owner.send(m, r.id)
+	}
 	r.owner.responseWritten()
 	return true
 }
 
-func (r *Request) write(m wire.Message) {
-	if r.element != nil {
-		r.element.batch.respond(r.element.index, m)
-	} else {
-		r.owner.write(m, r.id)
-	}
-}
-
-// handleCancelled cancels a request on behalf of the remote side. The request gets no response
-// ("SHOULD NOT send a response for the cancelled request"). The cancellation of an unknown or
-// answered request is ignored.
-func (p *Peer) handleCancelled(m wire.Message) {
-	p.mu.Lock()
-	r := p.requests[m.RequestID()]
-	p.mu.Unlock()
-	if r != nil {
-		r.cancel(m.Part(wire.PartParams))
-	}
-}
-
+// cancel ends an open request without a response, and calls its CancelHandler.
 func (r *Request) cancel(params []byte) {
-	handler, ok := r.owner.claim(r)
+	handler, ok := r.end()
 	if !ok {
 		return
 	}
 	defer r.owner.responseWritten()
-	if r.element != nil {
-		r.element.batch.done()
+	if r.batch != nil {
+		r.batch.done()
 	}
 	if handler != nil {
 		handler.HandleCancel(params)
@@ -225,7 +177,7 @@ func (r *Request) Close(err *wire.Error) {
 		r.cancel(nil)
 		return
 	}
-	handler, ok := r.owner.claim(r)
+	handler, ok := r.end()
 	if !ok {
 		return
 	}

@@ -1,0 +1,188 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpgateway/idmap"
+	"mcpgateway/internal/transport"
+)
+
+// A callTable contains the outbound calls in flight of a Peer, and the sessions to which an
+// unsolicited message may belong. Both change in one step, so that a message is never attributed
+// while a call is only in one of them. The zero value is empty.
+type callTable struct {
+	byID idmap.Table[*Call] // changed only with mu held
+
+	mu           sync.Mutex
+	sessions     sessionRecord            // sessions that an unsolicited message may belong to
+	relays       map[int64]*ProgressRelay // answered calls with further progress
+	sendErr      error                    // reason why calls cannot be sent; nil = they can
+	abandoning   int                      // abandoned calls whose cancellation is not written yet
+	drainWaiters []chan struct{}          // each is closed when there are no calls
+
+	disconnectErr atomic.Pointer[closedError] // reason for the end of the connection; nil = open
+}
+
+// closedError is the error of a call that cannot be sent, or that was in flight when the connection
+// ended. Its text is the reason why the connection has ended or accepts no calls. It wraps that
+// reason and [transport.ErrClosed].
+type closedError struct{ reason error }
+
+func (e closedError) Error() string   { return e.reason.Error() }
+func (e closedError) Unwrap() []error { return []error{e.reason, transport.ErrClosed} }
+
+// errDraining is the reason why TrySend fails after [Peer.DrainCalls].
+var errDraining = errors.New("the connection is draining: further calls are rejected")
+
+// insert adds the call to the table as the entry sent. If the table is closed, it returns the
+// reason.
+func (t *callTable) insert(p *Peer, c *Call, sent *transmission) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.byID.Insert(func(id int64) *Call {
+		sent.peer, sent.id, sent.at = p, id, time.Now()
+		sent.writing.Store(true)
+		c.sentVia.Store(sent)
+		c.startTimeout(sent)
+		return c
+	}) {
+		return t.sendErr
+	}
+	t.sessions.inFlight.add(c.SessionID, 1)
+	return nil
+}
+
+// takeResponded removes an answered call. The end of the call is recorded, so that a late message
+// about the call is not attributed to another session. If the call was abandoned before, its
+// response is recorded.
+func (t *callTable) takeResponded(id int64) (*Call, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, ok := t.takeLocked(id)
+	if ok {
+		t.sessions.recent.noteResponded(c.SessionID)
+	} else {
+		t.sessions.recent.noteLateResponse(id)
+	}
+	return c, ok
+}
+
+// takeAbandoned removes a call on which the remote side may still work. The caller must call
+// cancellationWritten.
+func (t *callTable) takeAbandoned(id int64) (*Call, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, ok := t.takeLocked(id)
+	if ok {
+		t.abandoning++
+		t.sessions.recent.noteAbandoned(id, c.SessionID)
+	}
+	return c, ok
+}
+
+// cancellationWritten is called when the cancellation of an abandoned call has been written, or
+// when it is certain that none will be written.
+func (t *callTable) cancellationWritten() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.abandoning--
+	t.wakeDrainLocked()
+}
+
+// take removes a call that was not sent, or whose connection has ended.
+func (t *callTable) take(id int64) (*Call, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.takeLocked(id)
+}
+
+func (t *callTable) takeLocked(id int64) (*Call, bool) {
+	c, ok := t.byID.Take(id)
+	if ok {
+		t.sessions.inFlight.add(c.SessionID, -1)
+		t.wakeDrainLocked()
+	}
+	return c, ok
+}
+
+// reject sets the reason why TrySend fails.
+func (t *callTable) reject(reason error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sendErr = reason
+}
+
+// disconnect closes the table and the relays when the connection has ended. It removes and returns
+// the calls in flight, except those that are being written.
+func (t *callTable) disconnect(reason closedError) []*Call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.disconnectErr.Store(&reason)
+	t.relays, t.sessions.relays = nil, nil
+	lost := t.byID.Drain(func(c *Call) bool {
+		d := c.sentVia.Load()
+		return d != nil && d.writing.Load()
+	})
+	for _, c := range lost {
+		t.sessions.inFlight.add(c.SessionID, -1)
+	}
+	t.wakeDrainLocked()
+	return lost
+}
+
+// closeIfIdle closes the table and returns true if it is open, if no relay is active, if isIdle
+// returns true, and if no call is in flight other than except. isIdle is called with mu held.
+func (t *callTable) closeIfIdle(reason closedError, except *Call, isIdle func() bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	idle := t.sendErr == nil && len(t.relays) == 0 && isIdle() &&
+		t.byID.CloseIf(func(c *Call) bool { return c == except })
+	if idle {
+		t.sendErr = reason
+	}
+	return idle
+}
+
+// drain closes the table. It returns when no call is in flight and all cancellations are written,
+// or when ctx is done.
+func (t *callTable) drain(ctx context.Context) {
+	done := make(chan struct{})
+	t.mu.Lock()
+	if t.sendErr == nil {
+		t.sendErr = closedError{errDraining}
+	}
+	t.byID.Close()
+	t.drainWaiters = append(t.drainWaiters, done)
+	t.wakeDrainLocked()
+	t.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// wakeDrainLocked wakes drain if no call is in flight.
+func (t *callTable) wakeDrainLocked() {
+	if len(t.drainWaiters) == 0 || t.byID.Len()+t.abandoning > 0 {
+		return
+	}
+	for _, done := range t.drainWaiters {
+		close(done)
+	}
+	t.drainWaiters = nil
+}
+
+// oldestSession returns the session of the oldest call in flight that has a session; "" = none.
+func (t *callTable) oldestSession() (session string) {
+	first := int64(0)
+	t.byID.Each(func(c *Call) {
+		if n := c.number(); c.SessionID != "" && (first == 0 || n < first) {
+			session, first = c.SessionID, n
+		}
+	})
+	return session
+}
