@@ -3,6 +3,7 @@ package peer
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -63,6 +64,18 @@ func BenchmarkCall(b *testing.B) {
 			benchmark(b, p, func(int) string { return "o" })
 		})
 	}
+	b.Run("32 in flight, timeout", func(b *testing.B) {
+		p := connect(b, respondingHandler{[]byte(`{"content":[]}`)})
+		addInFlight(p, 31)
+		to := make(ResponseChan, 1)
+		b.ReportAllocs()
+		for b.Loop() {
+			p.Send(toolsCall, &Call{Handler: to, SessionID: "o", Timeout: time.Minute})
+			if a := <-to; a.Err != nil {
+				b.Fatal(a.Err)
+			}
+		}
+	})
 	for _, n := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("%d sessions", n), func(b *testing.B) {
 			p := connect(b, respondingHandler{[]byte(`{"content":[]}`)})
@@ -103,7 +116,7 @@ func BenchmarkRequest(b *testing.B) {
 func addInFlight(p *Peer, n int) {
 	for range n {
 		c := &Call{Handler: make(ResponseChan, 1), SessionID: "o"}
-		_ = p.calls.insert(p, c, &c.firstSend)
+		_ = p.calls.insert(c, &c.firstSend)
 	}
 }
 

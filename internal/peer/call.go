@@ -43,9 +43,9 @@ type Call struct {
 	firstSend      transmission // target of sentVia until the call is sent a second time
 	cancelled      atomic.Bool
 
-	mu     sync.Mutex
-	timer  *time.Timer // nil before the call is sent, after its end, and without a Timeout
-	pauses int         // number of calls of PauseTimeout without a call of ResumeTimeout
+	mu       sync.Mutex
+	deadline time.Time // zero = none: without a Timeout, not sent, paused or expired
+	pauses   int       // number of calls of PauseTimeout without a call of ResumeTimeout
 }
 
 // A transmission records one entry of a call in the table of calls of a Peer. TrySend makes the
@@ -102,10 +102,48 @@ func (c *Call) IsCancelled() bool { return c.cancelled.Load() }
 // PauseTimeout stops the timeout, for example while a user is asked for input on behalf of the
 // call. Each PauseTimeout must be followed by one ResumeTimeout. Both methods may be called at any
 // time, including before Send and after the end of the call.
-func (c *Call) PauseTimeout() { c.resetTimeout(1) }
+func (c *Call) PauseTimeout() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pauses++
+	c.deadline = time.Time{}
+}
 
 // ResumeTimeout undoes one PauseTimeout. After the last pause the full timeout starts again.
-func (c *Call) ResumeTimeout() { c.resetTimeout(-1) }
+func (c *Call) ResumeTimeout() {
+	c.mu.Lock()
+	c.pauses--
+	d := c.sentVia.Load()
+	if c.pauses > 0 || c.Timeout <= 0 || d == nil {
+		c.mu.Unlock()
+		return
+	}
+	deadline := time.Now().Add(c.Timeout)
+	c.deadline = deadline
+	c.mu.Unlock()
+	d.peer.calls.expireAt(deadline)
+}
+
+// startTimeout sets and returns the deadline of a call that is sent now; zero = none.
+func (c *Call) startTimeout(now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = time.Time{} // it may be that of an earlier send
+	if c.Timeout > 0 && c.pauses == 0 {
+		c.deadline = now.Add(c.Timeout)
+	}
+	return c.deadline
+}
+
+// restartTimeout starts the full timeout again, unless it is paused or has expired. The timer of
+// the callTable is not changed: expire finds the new deadline.
+func (c *Call) restartTimeout() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.deadline.IsZero() {
+		c.deadline = time.Now().Add(c.Timeout)
+	}
+}
 
 // cancelRelatedTo returns the request on whose stream the cancellation of c is sent: the request of
 // the remote side that c belongs to, or else c itself, for transports in which this side creates
@@ -115,49 +153,6 @@ func (c *Call) cancelRelatedTo() wire.ID {
 		return c.RelatedTo
 	}
 	return c.ID()
-}
-
-// startTimeout starts the timeout, unless it is paused.
-func (c *Call) startTimeout(d *transmission) {
-	if c.Timeout <= 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(c.Timeout, func() { d.peer.abandon(d.id, ErrTimeout, nil) })
-	if c.pauses > 0 {
-		c.timer.Stop()
-	}
-}
-
-// resetTimeout adds pause to the number of pauses, and restarts the timeout if no pause remains.
-func (c *Call) resetTimeout(pause int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pauses += pause
-	if c.timer == nil {
-		return
-	}
-	running := c.timer.Stop()
-	if c.pauses == 0 && (running || pause < 0) { // progress does not revive an expired timeout
-		c.timer.Reset(c.Timeout)
-	}
-}
-
-func (c *Call) stopTimeout() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
-	}
-}
-
-// complete ends the call, or at least this try. It is called once each time the call was sent, by
-// the function that removed the call from the table.
-func (c *Call) complete(m wire.Message, err error) {
-	c.stopTimeout()
-	c.Handler.OnResponse(m, err)
 }
 
 // BadResponseError is the error of a call whose response arrived but is not valid.

@@ -13,8 +13,13 @@ import (
 
 // A callTable contains the outbound calls in flight of a Peer, and the sessions to which an
 // unsolicited message may belong. Both change in one step, so that a message is never attributed
-// while a call is only in one of them. The zero value is empty.
+// while a call is only in one of them.
+//
+// All timeouts share one timer: most calls end long before their deadline, so a timer for each call
+// would be started and stopped in vain. The timer fires at the earliest deadline of the calls that
+// were in flight when it was set; then the table searches for the next deadline.
 type callTable struct {
+	peer *Peer              // its method abandon ends expired calls
 	byID idmap.Table[*Call] // changed only with mu held
 
 	mu           sync.Mutex
@@ -23,6 +28,8 @@ type callTable struct {
 	sendErr      error                    // reason why calls cannot be sent; nil = they can
 	abandoning   int                      // abandoned calls whose cancellation is not written yet
 	drainWaiters []chan struct{}          // each is closed when there are no calls
+	timer        *time.Timer              // calls expire; nil before the first deadline
+	wakeAt       time.Time                // time at which timer fires; zero = never
 
 	disconnectErr atomic.Pointer[closedError] // reason for the end of the connection; nil = open
 }
@@ -40,17 +47,19 @@ var errDraining = errors.New("the connection is draining: further calls are reje
 
 // insert adds the call to the table as the entry sent. If the table is closed, it returns the
 // reason.
-func (t *callTable) insert(p *Peer, c *Call, sent *transmission) error {
+func (t *callTable) insert(c *Call, sent *transmission) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.byID.Insert(func(id int64) *Call {
-		sent.peer, sent.id, sent.at = p, id, time.Now()
+		sent.peer, sent.id, sent.at = t.peer, id, time.Now()
 		sent.writing.Store(true)
 		c.sentVia.Store(sent)
-		c.startTimeout(sent)
 		return c
 	}) {
 		return t.sendErr
+	}
+	if deadline := c.startTimeout(sent.at); !deadline.IsZero() {
+		t.expireAtLocked(deadline)
 	}
 	t.sessions.inFlight.add(c.SessionID, 1)
 	return nil
@@ -131,6 +140,9 @@ func (t *callTable) disconnect(reason closedError) []*Call {
 		t.sessions.inFlight.add(c.SessionID, -1)
 	}
 	t.wakeDrainLocked()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
 	return lost
 }
 
@@ -174,6 +186,57 @@ func (t *callTable) wakeDrainLocked() {
 		close(done)
 	}
 	t.drainWaiters = nil
+}
+
+// expireAt makes the timer fire at this time or earlier.
+func (t *callTable) expireAt(deadline time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expireAtLocked(deadline)
+}
+
+func (t *callTable) expireAtLocked(deadline time.Time) {
+	if !t.wakeAt.IsZero() && !deadline.Before(t.wakeAt) {
+		return
+	}
+	t.wakeAt = deadline
+	if t.timer == nil {
+		t.timer = time.AfterFunc(time.Until(deadline), t.expire)
+	} else {
+		t.timer.Reset(time.Until(deadline))
+	}
+}
+
+// expire ends the calls whose deadline has passed, and sets the timer to the next deadline.
+func (t *callTable) expire() {
+	now := time.Now()
+	var next time.Time
+	var expired []int64
+	t.mu.Lock()
+	t.byID.Each(func(c *Call) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch {
+		case c.deadline.IsZero():
+		case !now.Before(c.deadline):
+			c.deadline = time.Time{}
+			expired = append(expired, c.number())
+		case next.IsZero() || c.deadline.Before(next):
+			next = c.deadline
+		}
+	})
+	t.wakeAt = time.Time{}
+	if !next.IsZero() {
+		// The search takes at most a tenth of the time, even if there are very many calls.
+		if earliest := now.Add(10 * time.Since(now)); next.Before(earliest) {
+			next = earliest
+		}
+		t.expireAtLocked(next)
+	}
+	t.mu.Unlock()
+	for _, id := range expired {
+		t.peer.abandon(id, ErrTimeout, nil)
+	}
 }
 
 // oldestSession returns the session of the oldest call in flight that has a session; "" = none.

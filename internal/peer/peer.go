@@ -118,11 +118,13 @@ func New(conn transport.Conn, h Handler, opts Options) *Peer {
 // NewPush returns a push peer: it has no Run. Its user passes the messages of the remote side to
 // Receive, until the user calls Disconnected.
 func NewPush(out transport.Writer, h Handler, opts Options) *Peer {
-	return &Peer{
+	p := &Peer{
 		out: out, h: h, opts: opts,
 		createdAt:  time.Now(),
 		disconnect: func(error) { _ = out.Close() },
 	}
+	p.calls.peer = p
+	return p
 }
 
 // Receive processes one message of the remote side. It must not be called concurrently, nor after

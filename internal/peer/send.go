@@ -36,7 +36,7 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	if sent.peer != nil { // the record of an earlier send may still be read
 		sent = new(transmission)
 	}
-	if err := p.calls.insert(p, c, sent); err != nil {
+	if err := p.calls.insert(c, sent); err != nil {
 		return err
 	}
 	id := sent.id
@@ -44,7 +44,6 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	// cancelled. At least one of the two sees what the other has set.
 	if c.cancelled.Load() {
 		if _, ok := p.calls.take(id); ok {
-			c.stopTimeout()
 			return ErrCancelled
 		}
 		return nil // Cancel has completed the call
@@ -59,7 +58,6 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	out := m.Splice(edits[:n]...)
 	if err := p.out.Write(out, c.RelatedTo); err != nil {
 		if _, ok := p.calls.take(id); ok {
-			c.stopTimeout()
 			c.sentVia.Store(nil)
 			if errors.Is(err, transport.ErrFull) {
 				p.disconnectStalled(err)
@@ -91,7 +89,7 @@ func (p *Peer) abandon(id int64, why error, params []byte) {
 	defer p.calls.cancellationWritten()
 	p.noteCallEnd(c)
 	if c.noCancelNotice {
-		c.complete(wire.Message{}, why)
+		c.Handler.OnResponse(wire.Message{}, why)
 		return
 	}
 	if params == nil {
@@ -100,12 +98,12 @@ func (p *Peer) abandon(id int64, why error, params []byte) {
 	note := wire.NewNotification(protocol.NotificationCancelled, params).
 		Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
 	_ = p.out.Write(note, c.cancelRelatedTo()) // a lost remote side needs no notification
-	c.complete(wire.Message{}, why)
+	c.Handler.OnResponse(wire.Message{}, why)
 }
 
 // completeLost ends a call that was in flight when the connection ended.
 func (p *Peer) completeLost(c *Call) {
-	c.complete(wire.Message{}, &transport.CallLostError{ID: c.ID(),
+	c.Handler.OnResponse(wire.Message{}, &transport.CallLostError{ID: c.ID(),
 		Err: *p.calls.disconnectErr.Load(), MayHaveRun: true})
 }
 
@@ -119,7 +117,7 @@ func (p *Peer) completeByID(id wire.ID, why error) bool {
 	c, ok := p.calls.takeResponded(n)
 	if ok {
 		p.noteCallEnd(c)
-		c.complete(wire.Message{}, why)
+		c.Handler.OnResponse(wire.Message{}, why)
 	}
 	return ok
 }
@@ -141,7 +139,7 @@ func (p *Peer) handleResponse(m wire.Message) {
 	if repair != "" && p.firstTime(repair) {
 		p.log().Warn("repaired a response", "text", repair, "id", string(m.ID()))
 	}
-	c.complete(repaired, nil)
+	c.Handler.OnResponse(repaired, nil)
 }
 
 // handleProgress forwards progress to the Handler of a call in flight, or to the relay of an
@@ -156,7 +154,7 @@ func (p *Peer) handleProgress(m wire.Message) {
 		p.calls.relayProgress(n, m)
 		return
 	}
-	c.resetTimeout(0)
+	c.restartTimeout()
 	if c.Token != "" {
 		c.Handler.OnProgress(m.Splice(wire.Edit{Part: wire.PartToken, Text: []byte(c.Token)}))
 	}

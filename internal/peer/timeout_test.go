@@ -1,0 +1,188 @@
+package peer_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
+)
+
+// An endHandler records the time and the error with which its call ends.
+type endHandler struct {
+	mu    sync.Mutex
+	began time.Time
+	took  time.Duration
+	err   error
+	ended int
+}
+
+func (h *endHandler) OnProgress(wire.Message) {}
+
+func (h *endHandler) OnResponse(_ wire.Message, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.took, h.err, h.ended = time.Since(h.began), err, h.ended+1
+}
+
+// restart forgets the end of the call, which is sent again now.
+func (h *endHandler) restart() {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.began, h.ended = time.Now(), 0
+}
+
+// startCall sends a call with a timeout.
+func (k *testPeer) startCall(timeout time.Duration) (*peer.Call, *endHandler) {
+	h := &endHandler{began: time.Now()}
+	c := &peer.Call{Handler: h, Timeout: timeout, SessionID: "s"}
+	k.Send(request("1", ""), c)
+	return c, h
+}
+
+func (h *endHandler) wantTimeout(t *testing.T, after time.Duration) {
+	t.Helper()
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended != 1 || !errors.Is(h.err, peer.ErrTimeout) || h.took != after {
+		t.Errorf("ended %d times, after %v, with %v; want a timeout after %v", h.ended, h.took,
+			h.err, after)
+	}
+}
+
+func (h *endHandler) wantOpen(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended != 0 {
+		t.Errorf("ended after %v with %v", h.took, h.err)
+	}
+}
+
+// Thousands of calls have one timer, and each of them ends exactly at its own limit. Calls that
+// were answered or cancelled do not end again.
+func TestEachCallTimesOutAtItsOwnLimit(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		const n = 3000
+		limits := []time.Duration{time.Minute, time.Minute, time.Minute, time.Second, time.Hour, 0}
+		var handlers []*endHandler
+		var calls []*peer.Call
+		for i := range n {
+			c, h := k.startCall(limits[i%len(limits)])
+			calls, handlers = append(calls, c), append(handlers, h)
+			k.remote.Next()
+			time.Sleep(time.Millisecond)
+			switch i % 7 {
+			case 0:
+				k.remote.SendResult(c.ID(), "{}")
+			case 1:
+				c.Cancel(nil)
+				k.remote.WantNotification("notifications/cancelled")
+			}
+			k.remote.TakeAll()
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		for i, h := range handlers {
+			switch limit := limits[i%len(limits)]; {
+			case i%7 == 0 && (h.ended != 1 || h.err != nil),
+				i%7 == 1 && (h.ended != 1 || !errors.Is(h.err, peer.ErrCancelled)):
+				t.Fatalf("call %d ended %d times, with %v", i, h.ended, h.err)
+			case i%7 <= 1:
+			case limit == 0:
+				h.wantOpen(t)
+			default:
+				h.wantTimeout(t, limit)
+			}
+		}
+		k.remote.TakeAll()
+	})
+}
+
+// The timeout of a call does not end with a pause or the progress of another call.
+func TestTimeoutsAreIndependent(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		const limit = 10 * time.Second
+		paused, onPaused := k.startCall(limit)
+		busy, onBusy := k.startCall(limit)
+		_, onPlain := k.startCall(limit)
+		time.Sleep(4 * time.Second)
+		paused.PauseTimeout()
+		k.remote.Sendf(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`,
+			busy.ID())
+		_, onShort := k.startCall(time.Second)
+		time.Sleep(time.Second)
+		onShort.wantTimeout(t, time.Second)
+		time.Sleep(5 * time.Second)
+		onPlain.wantTimeout(t, limit)
+		onBusy.wantOpen(t)
+		paused.ResumeTimeout() // after 10 s
+		time.Sleep(4*time.Second - 1)
+		onBusy.wantOpen(t)
+		time.Sleep(1)
+		onBusy.wantTimeout(t, 14*time.Second)
+		time.Sleep(6*time.Second - 1)
+		onPaused.wantOpen(t)
+		time.Sleep(1)
+		onPaused.wantTimeout(t, 20*time.Second)
+	})
+}
+
+// A call that was paused before it was sent again has no timeout until it is resumed, over any
+// Peer.
+func TestTimeoutOfACallSentAgainOverAnotherPeer(t *testing.T) {
+	for _, pauseBetween := range []bool{false, true} {
+		inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+			conn, remote := mcptest.NewPeer(t, "other remote side")
+			other := peer.New(conn, k, peer.Options{})
+			ended := make(chan error, 1)
+			go func() { ended <- other.Run(t.Context()) }()
+			defer func() { remote.Close(); <-ended }()
+
+			c, h := k.startCall(time.Minute)
+			time.Sleep(50 * time.Second)
+			k.remote.SendResult(c.ID(), "{}")
+			h.restart()
+			if pauseBetween {
+				c.PauseTimeout()
+			}
+			if err := other.TrySend(request("1", ""), c); err != nil {
+				t.Fatal(err)
+			}
+			want := time.Minute
+			if pauseBetween {
+				time.Sleep(time.Hour)
+				h.wantOpen(t)
+				c.ResumeTimeout()
+				want += time.Hour
+			}
+			time.Sleep(time.Minute)
+			h.wantTimeout(t, want)
+		})
+	}
+}
+
+// A call that is sent again without a Timeout does not keep the limit of the first time.
+func TestTimeoutIsRemovedBetweenTwoTries(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		_, other := k.startCall(2 * time.Minute)
+		c, h := k.startCall(time.Minute)
+		k.remote.SendResult(c.ID(), "{}")
+		h.restart()
+		c.Timeout = 0
+		if err := k.TrySend(request("1", ""), c); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		h.wantOpen(t)
+		other.wantTimeout(t, 2*time.Minute)
+	})
+}
