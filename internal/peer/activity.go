@@ -28,7 +28,7 @@ func (p *Peer) Activity() Activity {
 // touch sets a timestamp to now.
 func (p *Peer) touch(timestamp *atomic.Int64) { timestamp.Store(int64(time.Since(p.createdAt))) }
 
-// noteCallEnd updates lastUsed when a call ends.
+// noteCallEnd updates lastUsed when a call ends without a valid response.
 func (p *Peer) noteCallEnd(c *Call) {
 	if !c.Internal {
 		p.touch(&p.lastUsed)

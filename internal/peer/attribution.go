@@ -59,12 +59,11 @@ func (s *recentCalls) noteAbandoned(id int64, session string) {
 	s.abandoned[id] = abandonedCall{session, now.Add(abandonedTTL)}
 }
 
-// noteResponded records that a call of the session got its response.
-func (s *recentCalls) noteResponded(session string) {
+// noteResponded records that a call of the session got its response now.
+func (s *recentCalls) noteResponded(session string, now time.Time) {
 	if session == "" {
 		return
 	}
-	now := time.Now()
 	if len(s.respondedUntil) >= maxRecentCalls {
 		s.sweep(now)
 	}
@@ -78,11 +77,11 @@ func (s *recentCalls) noteResponded(session string) {
 	s.respondedUntil[session] = now.Add(respondedTTL)
 }
 
-// noteLateResponse records the response to a call, if the call was abandoned before.
-func (s *recentCalls) noteLateResponse(id int64) {
+// noteLateResponse records that a response has arrived now, if its call was abandoned before.
+func (s *recentCalls) noteLateResponse(id int64, now time.Time) {
 	if c, ok := s.abandoned[id]; ok {
 		delete(s.abandoned, id)
-		s.noteResponded(c.session)
+		s.noteResponded(c.session, now)
 	}
 }
 
@@ -145,8 +144,10 @@ func (s *sessionCounts) add(session string, n int) {
 	if *s == nil {
 		*s = make(sessionCounts)
 	}
-	if (*s)[session] += n; (*s)[session] == 0 {
+	if n += (*s)[session]; n == 0 {
 		delete(*s, session)
+	} else {
+		(*s)[session] = n
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 func TestRecentCallsAreBounded(t *testing.T) {
 	for name, add := range map[string]func(*recentCalls, int){
 		"abandoned": func(s *recentCalls, n int) { s.noteAbandoned(int64(n), fmt.Sprint(n)) },
-		"responded": func(s *recentCalls, n int) { s.noteResponded(fmt.Sprint(n)) },
+		"responded": func(s *recentCalls, n int) { s.noteResponded(fmt.Sprint(n), time.Now()) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var s recentCalls
@@ -44,15 +44,15 @@ func TestRecentCallsAreNotSweptForEachCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s recentCalls
 		for n := range maxRecentCalls + 1 {
-			s.noteResponded(fmt.Sprint(n))
+			s.noteResponded(fmt.Sprint(n), time.Now())
 		}
 		s.respondedUntil["0"] = time.Now().Add(-time.Second)
-		s.noteResponded("one more")
+		s.noteResponded("one more", time.Now())
 		if len(s.respondedUntil) != maxRecentCalls {
 			t.Error("the records were swept again")
 		}
 		time.Sleep(respondedTTL + 1)
-		s.noteResponded("one more")
+		s.noteResponded("one more", time.Now())
 		if len(s.respondedUntil) >= maxRecentCalls {
 			t.Error("the records were not swept again")
 		}

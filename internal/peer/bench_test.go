@@ -142,7 +142,7 @@ func BenchmarkSoleSession(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				if i%1000 == 0 { // the records expire after two seconds
 					for i := range n {
-						p.calls.sessions.recent.noteResponded(fmt.Sprint("session", i))
+						p.calls.sessions.recent.noteResponded(fmt.Sprint("session", i), time.Now())
 					}
 				}
 				if _, ok := p.SoleSession(); ok {

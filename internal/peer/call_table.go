@@ -65,17 +65,17 @@ func (t *callTable) insert(c *Call, sent *transmission) error {
 	return nil
 }
 
-// takeResponded removes an answered call. The end of the call is recorded, so that a late message
-// about the call is not attributed to another session. If the call was abandoned before, its
-// response is recorded.
-func (t *callTable) takeResponded(id int64) (*Call, bool) {
+// takeResponded removes a call whose response has arrived now. The end of the call is recorded, so
+// that a late message about the call is not attributed to another session. If the call was
+// abandoned before, its response is recorded.
+func (t *callTable) takeResponded(id int64, now time.Time) (*Call, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c, ok := t.takeLocked(id)
 	if ok {
-		t.sessions.recent.noteResponded(c.SessionID)
+		t.sessions.recent.noteResponded(c.SessionID, now)
 	} else {
-		t.sessions.recent.noteLateResponse(id)
+		t.sessions.recent.noteLateResponse(id, now)
 	}
 	return c, ok
 }

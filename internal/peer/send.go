@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -114,7 +115,7 @@ func (p *Peer) completeByID(id wire.ID, why error) bool {
 	if err != nil {
 		return false
 	}
-	c, ok := p.calls.takeResponded(n)
+	c, ok := p.calls.takeResponded(n, time.Now())
 	if ok {
 		p.noteCallEnd(c)
 		c.Handler.OnResponse(wire.Message{}, why)
@@ -128,13 +129,16 @@ func (p *Peer) handleResponse(m wire.Message) {
 		p.warnOnce("dropped a response with an id that was never sent", "id", string(m.ID()))
 		return
 	}
-	c, ok := p.calls.takeResponded(n)
+	received := p.lastReceived.Load()
+	c, ok := p.calls.takeResponded(n, p.createdAt.Add(time.Duration(received)))
 	if !ok {
 		// The response is late, after a cancellation or timeout, or the server has invented its id.
 		p.log().Debug("dropped a response without a call in flight", "id", string(m.ID()))
 		return
 	}
-	p.noteCallEnd(c)
+	if !c.Internal {
+		p.lastUsed.Store(received)
+	}
 	repaired, repair := m.Repair()
 	if repair != "" && p.firstTime(repair) {
 		p.log().Warn("repaired a response", "text", repair, "id", string(m.ID()))
