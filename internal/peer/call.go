@@ -51,11 +51,20 @@ type Call struct {
 // A transmission records one entry of a call in the table of calls of a Peer. TrySend makes the
 // entry. A call that is sent again, over the same or another Peer, gets a new entry.
 type transmission struct {
-	peer    *Peer       // Peer in whose table the entry is or was
-	id      int64       // key of the entry, and id under which the request is sent
-	at      time.Time   // time at which the call was sent
-	writing atomic.Bool // TrySend has inserted the call and has not returned from the write
+	peer  *Peer     // Peer in whose table the entry is or was
+	id    int64     // key of the entry, and id under which the request is sent
+	at    time.Time // time at which the call was sent
+	phase atomic.Int32
+	// cancellation that TrySend writes after the request; set before the phase abandonedInWrite
+	notice *wire.Message
 }
+
+// The phases of a transmission.
+const (
+	beingWritten     = iota + 1 // TrySend has not returned from the write of the request
+	abandonedInWrite            // the call was abandoned in the phase beingWritten
+	written                     // TrySend has written the request, or has failed
+)
 
 // ID returns the id under which the call was last sent; "" = never sent.
 func (c *Call) ID() wire.ID {

@@ -52,7 +52,7 @@ func (t *callTable) insert(c *Call, sent *transmission) error {
 	defer t.mu.Unlock()
 	if !t.byID.Insert(func(id int64) *Call {
 		sent.peer, sent.id, sent.at = t.peer, id, time.Now()
-		sent.writing.Store(true)
+		sent.phase.Store(beingWritten)
 		c.sentVia.Store(sent)
 		return c
 	}) {
@@ -134,7 +134,7 @@ func (t *callTable) disconnect(reason closedError) []*Call {
 	t.relays, t.sessions.relays = nil, nil
 	lost := t.byID.Drain(func(c *Call) bool {
 		d := c.sentVia.Load()
-		return d != nil && d.writing.Load()
+		return d != nil && d.phase.Load() == beingWritten
 	})
 	for _, c := range lost {
 		t.sessions.inFlight.add(c.SessionID, -1)

@@ -47,7 +47,8 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 		if _, ok := p.calls.take(id); ok {
 			return ErrCancelled
 		}
-		return nil // Cancel has completed the call
+		p.endWrite(c, sent, false) // Cancel has completed the call
+		return nil
 	}
 	ours := strconv.AppendInt(make([]byte, 0, 20), id, 10)
 	edits := [3]wire.Edit{{Part: wire.PartID, Text: ours}, {Part: wire.PartToken, Text: ours}}
@@ -65,17 +66,30 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 			}
 			return err // a failed write has not reached the remote side, not even in part
 		}
+		p.endWrite(c, sent, false)
 		return nil
 	}
 	// The connection may have ended during the write. disconnect sets disconnectErr before it reads
-	// writing; TrySend clears writing before it reads disconnectErr. The later of the two finds the
-	// call.
-	if sent.writing.Store(false); p.calls.disconnectErr.Load() != nil {
+	// phase; TrySend sets phase before it reads disconnectErr. The later of the two finds the call.
+	if p.endWrite(c, sent, true); p.calls.disconnectErr.Load() != nil {
 		if _, ok := p.calls.take(id); ok {
 			p.completeLost(c)
 		}
 	}
 	return nil
+}
+
+// endWrite ends the phase beingWritten of a call. If the call was abandoned in that phase, and the
+// request may have reached the remote side, endWrite writes the cancellation: the remote side would
+// ignore a cancellation that precedes the request.
+func (p *Peer) endWrite(c *Call, sent *transmission, reached bool) {
+	if sent.phase.Swap(written) != abandonedInWrite {
+		return
+	}
+	if reached && sent.notice != nil {
+		_ = p.out.Write(*sent.notice, c.cancelRelatedTo())
+	}
+	p.calls.cancellationWritten()
 }
 
 // abandon removes the call with this id from the table of calls, notifies the remote side unless
@@ -87,18 +101,22 @@ func (p *Peer) abandon(id int64, why error, params []byte) {
 	if !ok {
 		return
 	}
-	defer p.calls.cancellationWritten()
 	p.noteCallEnd(c)
-	if c.noCancelNotice {
-		c.Handler.OnResponse(wire.Message{}, why)
-		return
+	sent := c.sentVia.Load()
+	if !c.noCancelNotice {
+		if params == nil {
+			params = wire.Encode(map[string]any{"requestId": id, "reason": why.Error()})
+		}
+		notice := wire.NewNotification(protocol.NotificationCancelled, params).
+			Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
+		sent.notice = &notice
 	}
-	if params == nil {
-		params = wire.Encode(map[string]any{"requestId": id, "reason": why.Error()})
+	if !sent.phase.CompareAndSwap(beingWritten, abandonedInWrite) {
+		defer p.calls.cancellationWritten()
+		if sent.notice != nil { // a lost remote side needs no notification
+			_ = p.out.Write(*sent.notice, c.cancelRelatedTo())
+		}
 	}
-	note := wire.NewNotification(protocol.NotificationCancelled, params).
-		Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
-	_ = p.out.Write(note, c.cancelRelatedTo()) // a lost remote side needs no notification
 	c.Handler.OnResponse(wire.Message{}, why)
 }
 
