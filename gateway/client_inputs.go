@@ -63,19 +63,17 @@ func (ci clientInputs) ask(ctx context.Context,
 // not be sent.
 func (ci clientInputs) adapt(
 	inputs []protocol.InputRequest) (requests []wire.Message, failure *wire.Error) {
-	s := ci.c.s
-	s.mu.Lock()
-	caps := s.negotiated.clientCaps
-	s.mu.Unlock()
+	client := ci.c.s.lifecycle.handshake()
 	var missing mrtr.MissingCapabilities
 	for _, input := range inputs {
-		missing.Add(caps, wire.NewRequest("0", input.Method, input.Params))
+		missing.Add(client.clientCaps, wire.NewRequest("0", input.Method, input.Params))
 	}
 	if !missing.IsEmpty() {
 		return nil, wire.Errorf(protocol.CodeMissingCapability, "%s", &missing)
 	}
 	for _, input := range inputs {
-		params, err := protocol.AdaptServerRequest(input.Method, input.Params, s.revision(), caps)
+		params, err := protocol.AdaptServerRequest(input.Method, input.Params, client.Revision,
+			client.clientCaps)
 		if err != nil {
 			return nil, wire.Errorf(wire.CodeInvalidParams, "%s: %v", truncate(input.Method), err)
 		}

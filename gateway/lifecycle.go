@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -61,6 +62,128 @@ func admit(s sessionState, method string) admission {
 	return serve
 }
 
+// A lifecycle is the state of a session and the result of its handshake. It queues requests that
+// arrive before notifications/initialized. The zero value is uninitialized. Its methods may be
+// called concurrently.
+type lifecycle struct {
+	mu         sync.Mutex
+	state      sessionState
+	negotiated negotiated
+	queued     queuedRequests
+	timer      *time.Timer // of initializedTimeout
+}
+
+// queuedRequests are requests that wait for notifications/initialized.
+type queuedRequests struct {
+	requests       []*peer.Request  // of the client; their number is bounded by MaxInFlight
+	serverRequests []*serverRequest // of backends
+}
+
+// initializedTimeout is the time for which a request waits for notifications/initialized. On some
+// transports the request may arrive before the notification.
+const initializedTimeout = 2 * time.Second
+
+func (l *lifecycle) current() sessionState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+// handshake returns the result of the handshake.
+func (l *lifecycle) handshake() negotiated {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.negotiated
+}
+
+// admit returns the decision about a client's request. If the decision is queue, the request is
+// queued, and expired is called if initializedTimeout expires before the queue is taken.
+func (l *lifecycle) admit(r *peer.Request, expired func()) admission {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	decision := admit(l.state, r.Method())
+	if decision == queue {
+		l.startTimerLocked(expired)
+		l.queued.requests = append(l.queued.requests, r)
+	}
+	return decision
+}
+
+// queueEarly queues a backend's request like admit. It returns false, and does not queue the
+// request, if the handshake or the session has ended.
+func (l *lifecycle) queueEarly(sr *serverRequest, expired func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != uninitialized && l.state != awaitingInitialized {
+		return false
+	}
+	l.startTimerLocked(expired)
+	l.queued.serverRequests = append(l.queued.serverRequests, sr)
+	return true
+}
+
+func (l *lifecycle) startTimerLocked(expired func()) {
+	if len(l.queued.requests)+len(l.queued.serverRequests) == 0 {
+		l.timer = time.AfterFunc(initializedTimeout, expired)
+	}
+}
+
+// negotiate stores the client's part of the handshake. A running backend may send the client a
+// request from now on.
+func (l *lifecycle) negotiate(n negotiated) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.negotiated = n
+}
+
+// answered notes that initialize was answered with these server capabilities.
+func (l *lifecycle) answered(serverCaps []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.negotiated.serverCaps = serverCaps
+	l.negotiated.offersTasks = catalog.Declares(serverCaps, "tasks")
+	if l.state == uninitialized { // it may already be closing
+		l.state = awaitingInitialized
+	}
+}
+
+// initialized notes the arrival of notifications/initialized, and takes the queued requests.
+func (l *lifecycle) initialized() queuedRequests {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == awaitingInitialized {
+		l.state = ready
+	}
+	return l.takeLocked()
+}
+
+// close notes the end of the session, and takes the queued requests.
+func (l *lifecycle) close() queuedRequests {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = closing
+	return l.takeLocked()
+}
+
+// takeExpired takes the queued requests if notifications/initialized is still missing.
+func (l *lifecycle) takeExpired() queuedRequests {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != awaitingInitialized {
+		return queuedRequests{}
+	}
+	return l.takeLocked()
+}
+
+func (l *lifecycle) takeLocked() queuedRequests {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	q := l.queued
+	l.queued = queuedRequests{}
+	return q
+}
+
 // checkID rejects the id null for a request that reaches a backend or stays open: MCP forbids this
 // id, and two such requests cannot be distinguished. Any other request with the id null gets a
 // response with this id.
@@ -92,6 +215,16 @@ type negotiated struct {
 	offersTasks bool   // serverCaps include tasks
 }
 
+// clientDeclares reports whether the client has declared a capability.
+func (n negotiated) clientDeclares(path ...string) bool {
+	return catalog.Declares(n.clientCaps, path...)
+}
+
+// serverDeclares reports whether the client was sent a server capability.
+func (n negotiated) serverDeclares(path ...string) bool {
+	return catalog.Declares(n.serverCaps, path...)
+}
+
 // maxCapabilities bounds the capabilities of a client, in bytes, because the gateway stores them
 // and sends them to backends.
 const maxCapabilities = 64 << 10
@@ -119,9 +252,7 @@ func (s *Session) initialize(r *peer.Request) {
 		Name:       truncate(request.ClientInfo.Name + "/" + request.ClientInfo.Version),
 		clientCaps: caps,
 	}
-	s.mu.Lock()
-	s.negotiated = caller // a running backend may send the client a request at once
-	s.mu.Unlock()
+	s.lifecycle.negotiate(caller)
 	attrs := []any{"client", caller.Name, "revision", caller.Revision.Date,
 		"asked", truncate(requested)}
 	if s.principal != "" {
@@ -142,12 +273,7 @@ func (s *Session) initialize(r *peer.Request) {
 
 	// The state changes after the response, so that no message of a backend precedes the response.
 	// The client's next message is not read before this function returns.
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.negotiated.serverCaps, s.negotiated.offersTasks = offered, catalog.Declares(offered, "tasks")
-	if s.state == uninitialized { // it may already be closing
-		s.state = awaitingInitialized
-	}
+	s.lifecycle.answered(offered)
 }
 
 // capabilities returns the client capabilities in params, {} if there are none. Null members are
@@ -162,26 +288,6 @@ func capabilities(params []byte) (caps []byte, ok bool) {
 		return nil, false
 	}
 	return bytes.Clone(wire.WithoutNulls(caps)), true
-}
-
-// clientDeclares reports whether the client has declared a capability.
-func (s *Session) clientDeclares(path ...string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return catalog.Declares(s.negotiated.clientCaps, path...)
-}
-
-func (s *Session) offersTasks() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.negotiated.offersTasks
-}
-
-// serverDeclares reports whether the client was sent a server capability.
-func (s *Session) serverDeclares(path ...string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return catalog.Declares(s.negotiated.serverCaps, path...)
 }
 
 // setLevel stores the client's log level and sets it at the backends.

@@ -95,12 +95,15 @@ func (s *Session) adaptPage(kind catalog.Kind, page []byte) []byte {
 		return page
 	}
 	return protocol.AdaptResponse(wire.NewResult("0", page), kind.ListMethod(),
-		s.revision()).Part(wire.PartResult)
+		s.lifecycle.handshake().Revision).Part(wire.PartResult)
 }
 
 // notifyCatalogChanged notifies the client, once per change, of each list that differs from the
 // list that the client got.
 func (s *Session) notifyCatalogChanged(now *catalog.Snapshot) {
+	if !s.isReady() {
+		return
+	}
 	lastNotified := ""
 	for kind := range catalog.Kind(catalog.NumKinds) {
 		if s.needsNotification(kind, now) && lastNotified != kind.ChangedNotification() {
@@ -129,7 +132,7 @@ func (s *Session) needsNotification(kind catalog.Kind, now *catalog.Snapshot) bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.lists[kind]
-	if s.state != ready || l.listed == nil || now.SameList(kind, l.listed) ||
+	if l.listed == nil || now.SameList(kind, l.listed) ||
 		l.announced != nil && now.SameList(kind, l.announced) {
 		return false
 	}

@@ -35,7 +35,7 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 			s.notify(wire.NewNotification(method, nil), "")
 		}
 	case protocol.NotificationResourceUpdated:
-		if s := g.session(from.Session); s != nil && s.serverDeclares("resources", "subscribe") {
+		if s := g.session(from.Session); s != nil && s.lifecycle.handshake().serverDeclares("resources", "subscribe") {
 			s.notifyUpdated(backend, m)
 		}
 	case protocol.NotificationElicitationComplete:
@@ -89,17 +89,15 @@ func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m
 // forwardLog forwards a log message, if the client was offered logging, wants messages of this
 // level and is not backlogged. The logger's name gets the backend's name as a prefix.
 func (s *Session) forwardLog(backend string, from contract.Attribution, m wire.Message) {
-	if !s.serverDeclares("logging") || !s.wantsLevel(stringAt(m, "params", "level")) ||
+	if !s.lifecycle.handshake().serverDeclares("logging") || !s.wantsLevel(stringAt(m, "params", "level")) ||
 		s.isBacklogged(backend) {
 		return
 	}
 	relatedTo := s.originCall(backend, from, m).relatedID()
 	m = withBackendLogger(backend, m)
-	s.mu.Lock()
 	// before notifications/initialized, log messages are allowed: "server SHOULD NOT send requests
 	// … other than pings and logging" (lifecycle)
-	early := s.state == awaitingInitialized
-	s.mu.Unlock()
+	early := s.lifecycle.current() == awaitingInitialized
 	if m = s.toClientTaskIDs(backend, m); early {
 		_ = s.peer.SendNotification(m, relatedTo)
 		return

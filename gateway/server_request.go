@@ -78,33 +78,24 @@ func (s *Session) forwardRequest(backend string, from contract.Attribution, r *p
 		sr.release()
 		return
 	}
-	s.mu.Lock()
-	// notifications/initialized has not arrived
-	early := s.state == uninitialized || s.state == awaitingInitialized
-	if early {
-		s.queueServerRequestLocked(sr)
-	}
-	s.mu.Unlock()
-	if !early {
+	if !s.lifecycle.queueEarly(sr, s.rejectQueued) {
 		sr.send()
 	}
 }
 
 // checkMayAsk returns an error if the client must not receive the request.
 func (s *Session) checkMayAsk(backend string, m wire.Message) *wire.Error {
+	client := s.lifecycle.handshake()
 	ok := false
 	switch m.Method() {
 	case protocol.MethodTasksGet, protocol.MethodTasksResult:
-		ok = s.clientDeclares("tasks")
+		ok = client.clientDeclares("tasks")
 	case protocol.MethodTasksList:
-		ok = s.clientDeclares("tasks", "list")
+		ok = client.clientDeclares("tasks", "list")
 	case protocol.MethodTasksCancel:
-		ok = s.clientDeclares("tasks", "cancel")
+		ok = client.clientDeclares("tasks", "cancel")
 	default:
-		s.mu.Lock()
-		caps := s.negotiated.clientCaps
-		s.mu.Unlock()
-		return mrtr.CheckDeclared(caps, m)
+		return mrtr.CheckDeclared(client.clientCaps, m)
 	}
 	if !ok {
 		return mrtr.NotDeclaredError(m)

@@ -26,17 +26,14 @@ type Session struct {
 	links           links          // resource URIs in the client's results
 	delayedUpdates  delayedUpdates // resource updates held back while the client is backlogged
 
-	mu                   sync.Mutex
-	state                sessionState
-	negotiated           negotiated
-	queuedRequests       []*peer.Request  // waiting for notifications/initialized
-	queuedServerRequests []*serverRequest // of backends, waiting for notifications/initialized
-	initializedTimer     *time.Timer      // rejects the queued requests
-	lists                [catalog.NumKinds]listState
-	minLevel             int // lowest log level to forward; 0 = all
-	inFlight             inFlightCalls
-	serverRequests       openServerRequests
-	earlyStatuses        []earlyStatus
+	lifecycle lifecycle
+
+	mu             sync.Mutex
+	lists          [catalog.NumKinds]listState
+	minLevel       int // lowest log level to forward; 0 = all
+	inFlight       inFlightCalls
+	serverRequests openServerRequests
+	earlyStatuses  []earlyStatus
 }
 
 // newSession returns a session without a peer.
@@ -52,7 +49,7 @@ func (s *Session) peerOptions() peer.Options {
 	return peer.Options{
 		Log:           s.log,
 		MaxInFlight:   s.g.MaxInFlight,
-		AllowBatches:  s.allowsBatches,
+		AllowBatches:  func() bool { return s.lifecycle.handshake().Revision.Batches },
 		RejectInBatch: protocol.RejectInBatch,
 		PassPing:      protocol.IsModern,
 		OnRejected:    s.recordRejected,
@@ -80,11 +77,9 @@ func (s *Session) Receive(m wire.Message) { s.peer.Receive(m) }
 func (s *Session) Shutdown() {
 	s.stopped.Store(true)
 	grace := s.g.DrainTimeout
-	s.mu.Lock()
-	if s.state == closing {
+	if s.lifecycle.current() == closing {
 		grace = min(grace, shutdownGrace)
 	}
-	s.mu.Unlock()
 	s.closeWithGrace(grace)
 }
 
@@ -104,7 +99,7 @@ func (s *Session) cleanUp(reason error) {
 	s.tasks.endAll()
 	s.clients.releaseAll()
 	if s.opened {
-		attrs := []any{"client", s.clientName(),
+		attrs := []any{"client", s.lifecycle.handshake().Name,
 			"dur", time.Since(s.openedAt).Round(time.Millisecond)}
 		if s.stopped.Load() {
 			reason = errors.New("the gateway is ending")
@@ -129,10 +124,7 @@ func (s *Session) closeError() *wire.Error {
 // to grace for requests in flight, then closes the connection. Of two concurrent calls, the one
 // with the shorter grace closes the connection.
 func (s *Session) closeWithGrace(grace time.Duration) {
-	s.mu.Lock()
-	s.state = closing
-	s.mu.Unlock()
-	s.flushQueued()
+	s.serveQueued(s.lifecycle.close())
 	s.finishListens()
 	s.g.grace.wait(s.work.ctx, grace, s.peer.DrainRequests)
 	s.peer.Close()
@@ -142,20 +134,11 @@ func (s *Session) closeWithGrace(grace time.Duration) {
 // HandleRequest implements peer.Handler.
 func (s *Session) HandleRequest(r *peer.Request) {
 	if protocol.IsModern(r.Message) {
-		s.mu.Lock()
-		ended := s.state == closing
-		s.mu.Unlock()
-		s.serveModern(r, ended)
+		s.serveModern(r, s.lifecycle.current() == closing)
 		return
 	}
 	method := r.Method()
-	s.mu.Lock()
-	decision := admit(s.state, method)
-	if decision == queue {
-		s.queueLocked(r)
-	}
-	s.mu.Unlock()
-	switch decision {
+	switch s.lifecycle.admit(r, s.rejectQueued) {
 	case serve:
 		s.dispatch(r, method)
 	case rejectUninitialized:
@@ -176,7 +159,7 @@ func (s *Session) dispatch(r *peer.Request, method string) {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: they must be an object"))
 		return
 	}
-	if needs, ok := methodCapabilities[method]; ok && !s.serverDeclares(needs...) {
+	if needs, ok := methodCapabilities[method]; ok && !s.lifecycle.handshake().serverDeclares(needs...) {
 		s.fail(r, methodNotFound(method))
 		return
 	}
@@ -238,14 +221,9 @@ var methodCapabilities = map[string][]string{
 func (s *Session) HandleNotification(m wire.Message, _ peer.Origin) {
 	switch m.Method() {
 	case protocol.NotificationInitialized:
-		s.mu.Lock()
-		if s.state == awaitingInitialized {
-			s.state = ready
-		}
-		s.mu.Unlock()
-		s.flushQueued()
+		s.serveQueued(s.lifecycle.initialized())
 	case protocol.NotificationRootsListChanged:
-		if s.isReady() && s.clientDeclares("roots") {
+		if s.isReady() && s.lifecycle.handshake().clientDeclares("roots") {
 			s.g.Backends.Notify(s.id, "", m)
 		}
 	case protocol.NotificationTasksStatus:
@@ -257,68 +235,26 @@ func (s *Session) HandleNotification(m wire.Message, _ peer.Origin) {
 	}
 }
 
-func (s *Session) isReady() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state == ready
-}
+func (s *Session) isReady() bool { return s.lifecycle.current() == ready }
 
-// initializedTimeout is the time for which a request waits for notifications/initialized. On some
-// transports the request may arrive before the notification.
-const initializedTimeout = 2 * time.Second
-
-// queueLocked queues a request until notifications/initialized arrives or initializedTimeout has
-// expired. The number of queued requests is bounded by MaxInFlight.
-func (s *Session) queueLocked(r *peer.Request) {
-	s.startInitializedTimerLocked()
-	s.queuedRequests = append(s.queuedRequests, r)
-}
-
-// queueServerRequestLocked queues a backend's request until notifications/initialized arrives or
-// initializedTimeout has expired.
-func (s *Session) queueServerRequestLocked(sr *serverRequest) {
-	s.startInitializedTimerLocked()
-	s.queuedServerRequests = append(s.queuedServerRequests, sr)
-}
-
-func (s *Session) startInitializedTimerLocked() {
-	if len(s.queuedRequests)+len(s.queuedServerRequests) == 0 {
-		s.initializedTimer = time.AfterFunc(initializedTimeout, s.rejectQueued)
-	}
-}
-
-// flushQueued handles the queued requests. It is called when the handshake or the session has
-// ended.
-func (s *Session) flushQueued() {
-	s.mu.Lock()
-	requests, serverRequests := s.queuedRequests, s.queuedServerRequests
-	s.queuedRequests, s.queuedServerRequests = nil, nil
-	if s.initializedTimer != nil {
-		s.initializedTimer.Stop()
-	}
-	s.mu.Unlock()
-	for _, r := range requests {
+// serveQueued handles requests that have waited for notifications/initialized, when the handshake
+// or the session has ended.
+func (s *Session) serveQueued(q queuedRequests) {
+	for _, r := range q.requests {
 		s.HandleRequest(r)
 	}
-	for _, sr := range serverRequests {
+	for _, sr := range q.serverRequests {
 		sr.send()
 	}
 }
 
 // rejectQueued rejects the queued requests when initializedTimeout has expired.
 func (s *Session) rejectQueued() {
-	s.mu.Lock()
-	var requests []*peer.Request
-	var serverRequests []*serverRequest
-	if s.state == awaitingInitialized {
-		requests, serverRequests = s.queuedRequests, s.queuedServerRequests
-		s.queuedRequests, s.queuedServerRequests = nil, nil
-	}
-	s.mu.Unlock()
-	for _, r := range requests {
+	q := s.lifecycle.takeExpired()
+	for _, r := range q.requests {
 		s.fail(r, errNotInitialized)
 	}
-	for _, sr := range serverRequests {
+	for _, sr := range q.serverRequests {
 		sr.send()
 	}
 }
@@ -335,29 +271,9 @@ func (s *Session) recordRejected(m wire.Message, err *wire.Error) {
 }
 
 func (s *Session) recordCall(m wire.Message, o Outcome) {
-	client := s.clientName()
+	client := s.lifecycle.handshake().Name
 	if protocol.IsModern(m) {
 		client = clientName(m)
 	}
 	s.g.recordCall(s.id, client, s.principal, m, o)
-}
-
-// clientName returns the name/version of the client, "" before initialize.
-func (s *Session) clientName() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.negotiated.Name
-}
-
-func (s *Session) allowsBatches() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.negotiated.Revision.Batches
-}
-
-// revision returns the features of the negotiated protocol revision.
-func (s *Session) revision() protocol.Features {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.negotiated.Revision
 }

@@ -33,7 +33,7 @@ type sessionCall struct {
 func (s *Session) startCall(r *peer.Request, spec *methodSpec) {
 	c := &sessionCall{s: s}
 	c.kind = c
-	c.init(&s.clientConn, r, spec, s.clientName(), s.id)
+	c.init(&s.clientConn, r, spec, s.lifecycle.handshake().Name, s.id)
 	if c.begin() {
 		c.resolve()
 	}
@@ -141,7 +141,7 @@ func (c *sessionCall) forward(m wire.Message) {
 			m = m.Splice(wire.Edit{Part: wire.PartError, Text: marked})
 		}
 	}
-	m = protocol.AdaptResponse(m, c.Method, c.s.revision())
+	m = protocol.AdaptResponse(m, c.Method, c.s.lifecycle.handshake().Revision)
 	c.recordLinks(m)
 	var early []wire.Message
 	if c.asksForTask {

@@ -13,7 +13,7 @@ import (
 // reserveTask reserves a slot for a task if the call may become a task: if it is a tool call that
 // asks for a task and the client was offered tasks. It returns an error if no slot is free.
 func (c *sessionCall) reserveTask() *wire.Error {
-	if c.spec != toolsCallSpec || !c.s.offersTasks() || !asksForTask(c.r.Message) {
+	if c.spec != toolsCallSpec || !c.s.lifecycle.handshake().offersTasks || !asksForTask(c.r.Message) {
 		return nil
 	}
 	if !c.s.tasks.reserve() {
