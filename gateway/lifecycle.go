@@ -301,16 +301,6 @@ func (s *Session) setLevel(r *peer.Request) {
 			strings.Join(protocol.LogLevels, ", ")))
 		return
 	}
-	s.mu.Lock()
-	s.minLevel = n
-	s.mu.Unlock()
+	s.minLevel.Store(int32(n))
 	s.g.Backends.SetLevel(s.id, level, func() { r.Reply([]byte("{}")) })
-}
-
-// wantsLevel reports whether the client wants log messages of a level. A client that has not set a
-// level gets all messages: "the server MAY decide which messages to send" (logging).
-func (s *Session) wantsLevel(level string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.minLevel == 0 || protocol.LogSeverity(level) >= s.minLevel
 }

@@ -3,6 +3,8 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"slices"
+	"sync"
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
@@ -10,10 +12,65 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// listState contains the snapshots of one list that a client knows.
-type listState struct {
+// clientLists contains what a session client knows of each list. The zero value is a client that
+// knows no list. Its methods may be called concurrently.
+type clientLists struct {
+	mu    sync.Mutex
+	lists [catalog.NumKinds]knownList
+}
+
+// A knownList contains the snapshots of one list that a client knows.
+type knownList struct {
 	listed    *catalog.Snapshot // of the last response; nil = never listed
 	announced *catalog.Snapshot // of the last notification; nil = none
+}
+
+// listed returns the snapshot of the last response to a list request; nil if the client has never
+// requested the list.
+func (l *clientLists) listed(kind catalog.Kind) *catalog.Snapshot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lists[kind].listed
+}
+
+func (l *clientLists) setListed(kind catalog.Kind, snapshot *catalog.Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lists[kind] = knownList{listed: snapshot}
+}
+
+// changes returns the notifications, each once, of the lists that differ from what the client
+// knows, and records the snapshot as announced. The client is not notified of lists that it has
+// never requested.
+func (l *clientLists) changes(now *catalog.Snapshot) (notifications []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for kind := range catalog.Kind(catalog.NumKinds) {
+		known := &l.lists[kind]
+		if known.listed == nil || now.SameList(kind, known.listed) ||
+			known.announced != nil && now.SameList(kind, known.announced) {
+			continue
+		}
+		known.announced = now
+		if !slices.Contains(notifications, kind.ChangedNotification()) {
+			notifications = append(notifications, kind.ChangedNotification())
+		}
+	}
+	return notifications
+}
+
+// noteAnnounced reports whether the client has requested a list to which the notification applies.
+// If so, it records the snapshot as announced.
+func (l *clientLists) noteAnnounced(notification string, now *catalog.Snapshot) (some bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for kind := range catalog.Kind(catalog.NumKinds) {
+		known := &l.lists[kind]
+		if kind.ChangedNotification() == notification && known.listed != nil {
+			known.announced, some = now, true
+		}
+	}
+	return some
 }
 
 // serveList responds to a list request. A request for the first page is served from the current
@@ -59,11 +116,7 @@ func (g *Gateway) awaitCatalog(ctx context.Context,
 func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
 	page, _ := snapshot.Page(kind, nil)
 	page = s.adaptPage(kind, page)
-	r.ReplyAfter(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.lists[kind] = listState{listed: snapshot}
-	}, page)
+	r.ReplyAfter(func() { s.lists.setListed(kind, snapshot) }, page)
 	if now := s.g.Backends.View().Snapshot; now != snapshot {
 		// a notification may have been skipped before the client got the list
 		s.notifyCatalogChanged(now)
@@ -74,9 +127,7 @@ func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 // or from the current one if the client has not read a first page. A cursor of an earlier list is
 // unknown, unless the two lists are equal.
 func (s *Session) nextPage(r *peer.Request, kind catalog.Kind, cursor []byte) {
-	s.mu.Lock()
-	snapshot := s.lists[kind].listed
-	s.mu.Unlock()
+	snapshot := s.lists.listed(kind)
 	if snapshot == nil {
 		snapshot = s.g.Backends.View().Snapshot
 	}
@@ -104,38 +155,7 @@ func (s *Session) notifyCatalogChanged(now *catalog.Snapshot) {
 	if !s.isReady() {
 		return
 	}
-	lastNotified := ""
-	for kind := range catalog.Kind(catalog.NumKinds) {
-		if s.needsNotification(kind, now) && lastNotified != kind.ChangedNotification() {
-			lastNotified = kind.ChangedNotification()
-			_ = s.peer.Notify(lastNotified, nil)
-		}
+	for _, notification := range s.lists.changes(now) {
+		_ = s.peer.Notify(notification, nil)
 	}
-}
-
-// noteAnnounced reports whether the client has requested a list to which the notification applies.
-// If so, it records the snapshot as announced.
-func (s *Session) noteAnnounced(notification string, now *catalog.Snapshot) (some bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for kind := range catalog.Kind(catalog.NumKinds) {
-		if l := &s.lists[kind]; kind.ChangedNotification() == notification && l.listed != nil {
-			l.announced, some = now, true
-		}
-	}
-	return some
-}
-
-// needsNotification reports whether the client must be notified of a list. If so, it records the
-// snapshot as announced. The client is not notified of lists that it has never requested.
-func (s *Session) needsNotification(kind catalog.Kind, now *catalog.Snapshot) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := &s.lists[kind]
-	if l.listed == nil || now.SameList(kind, l.listed) ||
-		l.announced != nil && now.SameList(kind, l.announced) {
-		return false
-	}
-	l.announced = now
-	return true
 }

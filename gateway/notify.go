@@ -31,7 +31,7 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 	case protocol.NotificationToolsListChanged, protocol.NotificationPromptsListChanged,
 		protocol.NotificationResourcesListChanged:
 		if s := g.session(from.Session); s != nil &&
-			s.noteAnnounced(method, g.Backends.View().Snapshot) {
+			s.lists.noteAnnounced(method, g.Backends.View().Snapshot) {
 			s.notify(wire.NewNotification(method, nil), "")
 		}
 	case protocol.NotificationResourceUpdated:
@@ -89,8 +89,11 @@ func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m
 // forwardLog forwards a log message, if the client was offered logging, wants messages of this
 // level and is not backlogged. The logger's name gets the backend's name as a prefix.
 func (s *Session) forwardLog(backend string, from contract.Attribution, m wire.Message) {
-	if !s.lifecycle.handshake().serverDeclares("logging") || !s.wantsLevel(stringAt(m, "params", "level")) ||
-		s.isBacklogged(backend) {
+	// A client that has not set a level gets all messages: "the server MAY decide which messages to
+	// send" (logging).
+	lowest := int(s.minLevel.Load())
+	wanted := lowest == 0 || protocol.LogSeverity(stringAt(m, "params", "level")) >= lowest
+	if !wanted || !s.lifecycle.handshake().serverDeclares("logging") || s.isBacklogged(backend) {
 		return
 	}
 	relatedTo := s.originCall(backend, from, m).relatedID()

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpgateway/catalog"
@@ -27,10 +28,10 @@ type Session struct {
 	delayedUpdates  delayedUpdates // resource updates held back while the client is backlogged
 
 	lifecycle lifecycle
+	lists     clientLists
+	minLevel  atomic.Int32 // severity of the lowest log level to forward; 0 = all
 
 	mu             sync.Mutex
-	lists          [catalog.NumKinds]listState
-	minLevel       int // lowest log level to forward; 0 = all
 	inFlight       inFlightCalls
 	serverRequests openServerRequests
 	earlyStatuses  []earlyStatus

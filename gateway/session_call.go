@@ -40,9 +40,7 @@ func (s *Session) startCall(r *peer.Request, spec *methodSpec) {
 }
 
 func (c *sessionCall) lastListed(kind catalog.Kind) *catalog.Snapshot {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	return c.s.lists[kind].listed
+	return c.s.lists.listed(kind)
 }
 
 func (c *sessionCall) links() *links { return &c.s.links }
