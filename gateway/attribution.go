@@ -6,7 +6,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// originCall returns the call to which a backend's message for the session belongs. The first rule
+// origin returns the call to which a backend's message for the session belongs. The first rule
 // that applies decides:
 //
 //   - the call on whose stream the message arrived
@@ -17,16 +17,21 @@ import (
 // The call only determines the stream on which the client gets the message; the session is already
 // certain. The last rule chooses the newest call because clients may have abandoned older calls
 // without cancelling them.
-func (s *Session) originCall(backend string, from contract.Attribution,
+func (t *callTracker) origin(backend string, from contract.Attribution,
 	m wire.Message) *sessionCall {
-	if c := handlerCall(from.Handler); c != nil && c.s == s {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.originLocked(backend, from, m)
+}
+
+func (t *callTracker) originLocked(backend string, from contract.Attribution,
+	m wire.Message) *sessionCall {
+	if c := handlerCall(from.Handler); c != nil && &c.s.calls == t {
 		return c
 	}
 	task := relatedTask(m)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var newest *sessionCall
-	for c := s.inFlight.newest; c != nil && (newest == nil || task != ""); c = c.older {
+	for c := t.inFlight.newest; c != nil && (newest == nil || task != ""); c = c.older {
 		switch {
 		case c.Route.Backend != backend:
 		case task != "" && c.Method == protocol.MethodTasksResult && c.Route.Original == task:
@@ -51,15 +56,6 @@ func handlerCall(h contract.CallHandler) *sessionCall {
 		return h.c
 	}
 	return nil
-}
-
-// newestCallLocked returns the newest call at a backend, nil if there is none.
-func (s *Session) newestCallLocked(backend string) *sessionCall {
-	c := s.inFlight.newest
-	for c != nil && c.Route.Backend != backend {
-		c = c.older
-	}
-	return c
 }
 
 // originCall returns the call to which a backend's message for the client belongs; nil = none. The

@@ -95,10 +95,10 @@ func (ci clientInputs) adapt(
 // requests. It returns the result.
 func (ci clientInputs) askOne(ctx context.Context, m wire.Message) ([]byte, *wire.Error) {
 	s := ci.c.s
-	if err := s.reserveServerRequest(ci.c.Route.Backend); err != nil {
+	if err := s.calls.reserveRequest(ci.c.Route.Backend, s.g.Backends.View()); err != nil {
 		return nil, err
 	}
-	defer s.releaseServerRequest(ci.c.Route.Backend)
+	defer s.calls.releaseRequest(ci.c.Route.Backend)
 	w := make(peer.ResponseChan, 1)
 	call := &peer.Call{Handler: w, RelatedTo: ci.c.ID, Timeout: inputTimeout}
 	s.peer.Send(m, call)

@@ -9,7 +9,7 @@ import (
 // response, neither the client nor the session's task table knows the task.
 
 const (
-	// maxEarly bounds the early statuses that a session stores.
+	// maxEarly bounds the early statuses of a session.
 	maxEarly = 64
 	// maxEarlySize bounds the size of one early status, in bytes.
 	maxEarlySize = 8 << 10
@@ -26,14 +26,14 @@ type earlyStatus struct {
 // the task. That call is the one on whose stream the status arrived or, if the status arrived on no
 // call's stream, the only call at the backend that asks for a task. If there is no such call, or at
 // a limit, the status is dropped.
-func (s *Session) keepEarlyStatus(backend string, from contract.Attribution, m wire.Message) {
+func (t *callTracker) keepEarlyStatus(backend string, from contract.Attribution, m wire.Message) {
 	if from.StreamEnded || len(m.Raw()) > maxEarlySize {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var creator *sessionCall
-	for c := s.inFlight.newest; c != nil; c = c.older {
+	for c := t.inFlight.newest; c != nil; c = c.older {
 		switch {
 		case !c.asksForTask, c.Route.Backend != backend,
 			from.Handler != nil && handlerCall(from.Handler) != c:
@@ -43,27 +43,27 @@ func (s *Session) keepEarlyStatus(backend string, from contract.Attribution, m w
 			creator = c
 		}
 	}
-	if creator != nil && len(s.earlyStatuses) < maxEarly {
-		s.earlyStatuses = append(s.earlyStatuses, earlyStatus{creator, m})
+	if creator != nil && len(t.earlyStatuses) < maxEarly {
+		t.earlyStatuses = append(t.earlyStatuses, earlyStatus{creator, m})
 	}
 }
 
 // takeEarlyStatuses removes and returns the stored statuses for a call.
-func (s *Session) takeEarlyStatuses(c *sessionCall) []wire.Message {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.takeEarlyStatusesLocked(c)
+func (t *callTracker) takeEarlyStatuses(c *sessionCall) []wire.Message {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.takeEarlyStatusesLocked(c)
 }
 
-func (s *Session) takeEarlyStatusesLocked(c *sessionCall) (statuses []wire.Message) {
+func (t *callTracker) takeEarlyStatusesLocked(c *sessionCall) (statuses []wire.Message) {
 	var others []earlyStatus
-	for _, one := range s.earlyStatuses {
+	for _, one := range t.earlyStatuses {
 		if one.call == c {
 			statuses = append(statuses, one.status)
 		} else {
 			others = append(others, one)
 		}
 	}
-	s.earlyStatuses = others
+	t.earlyStatuses = others
 	return statuses
 }

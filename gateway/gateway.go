@@ -40,16 +40,16 @@
 //
 // Lock order, outer first:
 //
-//	clientCall.mu → Session.mu, sessionTasks.mu
+//	clientCall.mu → lifecycle.mu, clientLists.mu, callTracker.mu, sessionTasks.mu
 //	clientCall.mu → statelessClients.mu, statelessClient.mu, statelessTasks.mu, usedTickets.mu
-//	serverRequest.mu → Session.mu, sessionTasks.mu
+//	serverRequest.mu → lifecycle.mu, callTracker.mu, sessionTasks.mu
 //	statelessClient.mu → resumableCall.mu → suspendedCalls.mu
 //	statelessTasks.mu → legacyTaskBridge.mu
-//	delayedUpdates.mu → Session.mu, listenRequest.mu
+//	delayedUpdates.mu → lifecycle.mu, listenRequest.mu
 //
-// While Session.mu is locked, only locks of packages peer, backends and transport are taken.
-// Gateway.mu, clientConn.mu, workGroup.mu, openRequests.mu, listeners.mu, links.mu, recentIDs.mu
-// and the locks of package quota are innermost.
+// While callTracker.mu is locked, only locks of packages peer, backends and transport are taken.
+// Gateway.mu, clientConn.mu, workGroup.mu, openRequests.mu, lifecycle.mu, clientLists.mu,
+// listeners.mu, links.mu, recentIDs.mu and the locks of package quota are innermost.
 //
 // clientCall.mu, serverRequest.mu, delayedUpdates.mu and listenRequest.mu stay locked during
 // writes, so that messages are written in order. A write does not block.

@@ -76,7 +76,7 @@ func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m
 	})
 	if s == nil {
 		if s = g.session(from.Session); s != nil {
-			s.keepEarlyStatus(backend, from, m)
+			s.calls.keepEarlyStatus(backend, from, m)
 		}
 		return
 	}
@@ -96,7 +96,7 @@ func (s *Session) forwardLog(backend string, from contract.Attribution, m wire.M
 	if !wanted || !s.lifecycle.handshake().serverDeclares("logging") || s.isBacklogged(backend) {
 		return
 	}
-	relatedTo := s.originCall(backend, from, m).relatedID()
+	relatedTo := s.calls.origin(backend, from, m).relatedID()
 	m = withBackendLogger(backend, m)
 	// before notifications/initialized, log messages are allowed: "server SHOULD NOT send requests
 	// … other than pings and logging" (lifecycle)

@@ -23,7 +23,7 @@ type serverRequest struct {
 	backend     string
 	from        contract.Attribution
 	taskAllowed bool // the client may respond with a task
-	// timeout of a request that belongs to no call; guarded by the session's mu
+	// timeout of a request that belongs to no call; guarded by callTracker.mu
 	timer *time.Timer
 
 	mu        sync.Mutex
@@ -62,20 +62,20 @@ func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *pe
 
 // forwardRequest sends a backend's request to the client when the session is initialized. It
 // rejects a request that the client must not receive, and each request at a limit of
-// reserveServerRequest.
+// callTracker.reserveRequest.
 func (s *Session) forwardRequest(backend string, from contract.Attribution, r *peer.Request) {
 	if err := s.checkMayAsk(backend, r.Message); err != nil {
 		r.Fail(err)
 		return
 	}
-	if err := s.reserveServerRequest(backend); err != nil {
+	if err := s.calls.reserveRequest(backend, s.g.Backends.View()); err != nil {
 		r.Fail(err)
 		return
 	}
 	sr := &serverRequest{s: s, r: r, backend: backend, from: from,
 		taskAllowed: asksForTask(r.Message)}
 	if !r.OnCancel(sr) {
-		sr.release()
+		s.calls.untrack(sr)
 		return
 	}
 	if !s.lifecycle.queueEarly(sr, s.rejectQueued) {
@@ -122,7 +122,7 @@ func (sr *serverRequest) send() {
 	}
 	sr.sent = true
 	sr.toClient.Handler, sr.toClient.Token = sr, sr.r.Token()
-	sr.toClient.RelatedTo = sr.s.trackServerRequest(sr).relatedID()
+	sr.toClient.RelatedTo = sr.s.calls.track(sr).relatedID()
 	// sr.mu stays locked during sending, like c.mu in clientCall.send.
 	sr.s.peer.Send(sr.s.toClientTaskIDs(sr.backend, sr.labelled()), &sr.toClient)
 }
@@ -130,7 +130,7 @@ func (sr *serverRequest) send() {
 // rejectUnsent ends a request that was not sent to the client.
 func (sr *serverRequest) rejectUnsent(err *wire.Error) {
 	if sr.r.Fail(err) {
-		sr.release()
+		sr.s.calls.untrack(sr)
 	}
 }
 
@@ -159,7 +159,7 @@ func (sr *serverRequest) OnProgress(m wire.Message) {
 
 // OnResponse implements peer.ResponseHandler: it forwards the response, or reports an error.
 func (sr *serverRequest) OnResponse(m wire.Message, err error) {
-	sr.release() // before the response: the backend may send its next request at once
+	sr.s.calls.untrack(sr) // before the response: the backend may send its next request at once
 	if err != nil {
 		sr.r.Fail(wire.Errorf(wire.CodeInternalError,
 			"The client has disconnected, or its response could not be read"))
@@ -178,6 +178,20 @@ func (sr *serverRequest) HandleCancel(params []byte) {
 	if sent {
 		sr.toClient.Cancel(params)
 	} else {
-		sr.release()
+		sr.s.calls.untrack(sr)
+	}
+}
+
+// expire withdraws a request to which the client has not responded in time.
+func (sr *serverRequest) expire() {
+	sr.withdraw(wire.Errorf(wire.CodeInternalError, "The client has not answered within %v",
+		inputTimeout))
+}
+
+// withdraw declines the backend's request and cancels the request to the client, if the backend's
+// request is still open.
+func (sr *serverRequest) withdraw(err *wire.Error) {
+	if decline(sr.r, err) {
+		sr.HandleCancel(nil)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,11 +29,7 @@ type Session struct {
 	lifecycle lifecycle
 	lists     clientLists
 	minLevel  atomic.Int32 // severity of the lowest log level to forward; 0 = all
-
-	mu             sync.Mutex
-	inFlight       inFlightCalls
-	serverRequests openServerRequests
-	earlyStatuses  []earlyStatus
+	calls     callTracker
 }
 
 // newSession returns a session without a peer.

@@ -62,7 +62,7 @@ func (c *sessionCall) prepare() bool {
 	if c.spec == taskSpec {
 		task := scopedID{c.Route.Backend, c.Route.Original}
 		if p := c.s.tasks.polled(task); p != nil {
-			c.s.addInFlight(c)
+			c.s.calls.add(c)
 			c.goLocked(func(ctx context.Context) { (&taskPoller{c: c, p: p}).serve(ctx) })
 			return false
 		}
@@ -75,7 +75,7 @@ func (c *sessionCall) prepare() bool {
 	if c.Method == protocol.MethodTasksResult {
 		c.backendCall.PauseTimeout() // the backend responds when the task has ended
 	}
-	c.s.addInFlight(c)
+	c.s.calls.add(c)
 	return true
 }
 
@@ -143,7 +143,7 @@ func (c *sessionCall) forward(m wire.Message) {
 	c.recordLinks(m)
 	var early []wire.Message
 	if c.asksForTask {
-		early = c.s.takeEarlyStatuses(c)
+		early = c.s.calls.takeEarlyStatuses(c)
 	}
 	if c.r.Forward(m) {
 		c.end(outcomeOf(m))
@@ -182,7 +182,7 @@ func (c *sessionCall) cancelSent(params []byte) {
 
 func (c *sessionCall) reply(result []byte) bool { return c.r.Reply(result) }
 
-func (c *sessionCall) ended() { c.s.removeInFlight(c) }
+func (c *sessionCall) ended() { c.s.calls.remove(c) }
 
 // pauseTimeout and resumeTimeout pause the timeout of the call at the backend. A request about a
 // polledTask has no call of its own.

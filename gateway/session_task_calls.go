@@ -111,7 +111,7 @@ func (c *sessionCall) toClientResponse(m wire.Message) wire.Message {
 func (c *sessionCall) relayProgress() (stop func()) {
 	s, backend := c.s, c.Route.Backend
 	return c.backendCall.RelayProgress(func(m wire.Message) {
-		relatedTo := s.originCall(backend, contract.Attribution{}, m).relatedID()
+		relatedTo := s.calls.origin(backend, contract.Attribution{}, m).relatedID()
 		s.notify(s.toClientTaskIDs(backend, m), relatedTo)
 	})
 }
