@@ -16,17 +16,6 @@ const (
 	backlogLogInterval = 10 * time.Second
 )
 
-// notifyUpdated forwards a resource update. While the client is backlogged, updates are delayed
-// and merged per resource.
-func (s *Session) notifyUpdated(backend string, m wire.Message) {
-	if s.isBacklogged(backend) {
-		s.delayedUpdates.add(stringAt(m, "params", "uri"), m, s.peer.Backlogged,
-			func(m wire.Message) { s.notify(m, "") })
-	} else {
-		s.notify(m, "")
-	}
-}
-
 // delayedUpdates are resource updates that wait until the client is no longer backlogged. The
 // zero value is empty.
 type delayedUpdates struct {

@@ -4,8 +4,8 @@
 //	Serve (reads with a peer), or Open and Session.Receive
 //	 └ Session.HandleRequest
 //	    ├ modern request: serveModern
-//	    └ legacy request: admit (lifecycle.go, a pure table), then dispatch (session.go)
-//	         ├ initialize, logging/setLevel    lifecycle.go
+//	    └ legacy request: admit (lifecycle.go, a pure table), then dispatch (session_requests.go)
+//	         ├ initialize, logging/setLevel    session_requests.go
 //	         ├ the four lists                  lists.go
 //	         ├ tasks/list                      session_task_list.go
 //	         └ requests that a backend serves, by their methodSpec (methods.go):

@@ -1,18 +1,12 @@
 package gateway
 
 import (
-	"bytes"
-	"encoding/json"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
-	"mcpgateway/internal/wire"
 )
 
 // A sessionState is the lifecycle state of a session (MCP lifecycle, revisions up to 2025-11-25):
@@ -184,27 +178,6 @@ func (l *lifecycle) takeLocked() queuedRequests {
 	return q
 }
 
-// checkID rejects the id null for a request that reaches a backend or stays open: MCP forbids this
-// id, and two such requests cannot be distinguished. Any other request with the id null gets a
-// response with this id.
-func checkID(m wire.Message) *wire.Error {
-	if m.ID() != "null" {
-		return nil
-	}
-	switch method := m.Method(); method {
-	case protocol.MethodToolsCall, protocol.MethodPromptsGet, protocol.MethodResourcesRead,
-		protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe,
-		protocol.MethodCompletionComplete,
-		protocol.MethodSetLogLevel, protocol.MethodTasksGet, protocol.MethodTasksResult,
-		protocol.MethodTasksList,
-		protocol.MethodTasksCancel, protocol.MethodTasksUpdate, protocol.MethodSubscriptionsListen:
-		return wire.Errorf(wire.CodeInvalidRequest,
-			"Invalid request: %s did not run because its id is null: "+
-				"send it with a string or a number as its id", method)
-	}
-	return nil
-}
-
 // negotiated is the result of the handshake. The zero value allows no requests to the client.
 type negotiated struct {
 	Revision protocol.Features
@@ -223,84 +196,4 @@ func (n negotiated) clientDeclares(path ...string) bool {
 // serverDeclares reports whether the client was sent a server capability.
 func (n negotiated) serverDeclares(path ...string) bool {
 	return catalog.Declares(n.serverCaps, path...)
-}
-
-// maxCapabilities bounds the capabilities of a client, in bytes, because the gateway stores them
-// and sends them to backends.
-const maxCapabilities = 64 << 10
-
-// initialize responds with the capabilities in the current view. It starts the backends and does
-// not wait for them.
-func (s *Session) initialize(r *peer.Request) {
-	var request struct {
-		ProtocolVersion *string `json:"protocolVersion"`
-		// other members are ignored
-		ClientInfo struct{ Name, Version string } `json:"clientInfo"`
-	}
-	params := r.Part(wire.PartParams)
-	caps, ok := capabilities(params)
-	err := json.Unmarshal(params, &request)
-	if err != nil || request.ProtocolVersion == nil || !ok {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
-			"Invalid params: initialize needs the string protocolVersion; capabilities (at most %d "+
-				"bytes) and clientInfo must be objects if they are present", maxCapabilities))
-		return
-	}
-	requested := *request.ProtocolVersion
-	caller := negotiated{
-		Revision:   protocol.Negotiate(requested),
-		Name:       truncate(request.ClientInfo.Name + "/" + request.ClientInfo.Version),
-		clientCaps: caps,
-	}
-	s.lifecycle.negotiate(caller)
-	attrs := []any{"client", caller.Name, "revision", caller.Revision.Date,
-		"asked", truncate(requested)}
-	if s.principal != "" {
-		attrs = append(attrs, "principal", s.principal)
-	}
-	s.log().Info("client connected", attrs...)
-
-	s.g.Backends.OpenSession(s.id, caps, false)
-	s.opened, s.openedAt = true, time.Now()
-	view := s.g.Backends.Start()
-	offered := legacyCaps(view)
-	r.Reply(wire.Encode(struct {
-		ProtocolVersion string             `json:"protocolVersion"`
-		Capabilities    json.RawMessage    `json:"capabilities"`
-		ServerInfo      mcp.Implementation `json:"serverInfo"`
-		Instructions    string             `json:"instructions,omitempty"`
-	}{caller.Revision.Date, offered, s.g.Info, view.Instructions}))
-
-	// The state changes after the response, so that no message of a backend precedes the response.
-	// The client's next message is not read before this function returns.
-	s.lifecycle.answered(offered)
-}
-
-// capabilities returns the client capabilities in params, {} if there are none. Null members are
-// removed, because many servers reject them. The result ok is false if the capabilities are not an
-// object or exceed maxCapabilities.
-func capabilities(params []byte) (caps []byte, ok bool) {
-	caps, _ = wire.Lookup(params, "capabilities")
-	if wire.IsNull(caps) {
-		return []byte("{}"), true
-	}
-	if !wire.IsObject(caps) || len(caps) > maxCapabilities {
-		return nil, false
-	}
-	return bytes.Clone(wire.WithoutNulls(caps)), true
-}
-
-// setLevel stores the client's log level and sets it at the backends.
-func (s *Session) setLevel(r *peer.Request) {
-	value, _ := wire.Lookup(r.Part(wire.PartParams), "level")
-	level := wire.Unquote(value)
-	n := protocol.LogSeverity(level)
-	if n < 0 {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
-			"Invalid params: logging/setLevel needs one of the levels %s",
-			strings.Join(protocol.LogLevels, ", ")))
-		return
-	}
-	s.minLevel.Store(int32(n))
-	s.g.Backends.SetLevel(s.id, level, func() { r.Reply([]byte("{}")) })
 }

@@ -180,3 +180,24 @@ func errURITooLong() *wire.Error {
 	return wire.Errorf(wire.CodeInvalidParams,
 		"Invalid params: the URI of a subscription has at most %d bytes", maxURI)
 }
+
+// checkID rejects the id null for a request that reaches a backend or stays open: MCP forbids this
+// id, and two such requests cannot be distinguished. Any other request with the id null gets a
+// response with this id.
+func checkID(m wire.Message) *wire.Error {
+	if m.ID() != "null" {
+		return nil
+	}
+	switch method := m.Method(); method {
+	case protocol.MethodToolsCall, protocol.MethodPromptsGet, protocol.MethodResourcesRead,
+		protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe,
+		protocol.MethodCompletionComplete,
+		protocol.MethodSetLogLevel, protocol.MethodTasksGet, protocol.MethodTasksResult,
+		protocol.MethodTasksList,
+		protocol.MethodTasksCancel, protocol.MethodTasksUpdate, protocol.MethodSubscriptionsListen:
+		return wire.Errorf(wire.CodeInvalidRequest,
+			"Invalid request: %s did not run because its id is null: "+
+				"send it with a string or a number as its id", method)
+	}
+	return nil
+}

@@ -35,7 +35,8 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 			s.notify(wire.NewNotification(method, nil), "")
 		}
 	case protocol.NotificationResourceUpdated:
-		if s := g.session(from.Session); s != nil && s.lifecycle.handshake().serverDeclares("resources", "subscribe") {
+		if s := g.session(from.Session); s != nil &&
+			s.lifecycle.handshake().serverDeclares("resources", "subscribe") {
 			s.notifyUpdated(backend, m)
 		}
 	case protocol.NotificationElicitationComplete:
@@ -80,7 +81,7 @@ func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m
 		}
 		return
 	}
-	s.noteTaskStatus(backend, id, stringAt(m, "params", "status"))
+	s.tasks.noteStatus(backend, id, stringAt(m, "params", "status"))
 	if clientID, ok := s.tasks.toClient(backend, id); ok {
 		s.notify(replaceID(m, id, clientID, "params", "taskId"), "")
 	}
@@ -101,7 +102,7 @@ func (s *Session) forwardLog(backend string, from contract.Attribution, m wire.M
 	// before notifications/initialized, log messages are allowed: "server SHOULD NOT send requests
 	// … other than pings and logging" (lifecycle)
 	early := s.lifecycle.current() == awaitingInitialized
-	if m = s.toClientTaskIDs(backend, m); early {
+	if m = s.tasks.toClientIDs(backend, m); early {
 		_ = s.peer.SendNotification(m, relatedTo)
 		return
 	}
@@ -128,14 +129,13 @@ func (s *Session) notify(m wire.Message, relatedTo wire.ID) {
 	}
 }
 
-// recordURLElicitations records the ids of the URL elicitations in an error.
-func (s *Session) recordURLElicitations(backend string, failure []byte) {
-	list, _ := protocol.URLElicitations(failure)
-	n := 0
-	wire.EachElement(list, func(one []byte) bool {
-		id, _ := wire.Lookup(one, "elicitationId")
-		s.urlElicitations.add(backend, wire.Unquote(id))
-		n++
-		return n < maxRecentIDs
-	})
+// notifyUpdated forwards a resource update. While the client is backlogged, updates are delayed
+// and merged per resource.
+func (s *Session) notifyUpdated(backend string, m wire.Message) {
+	if s.isBacklogged(backend) {
+		s.delayedUpdates.add(stringAt(m, "params", "uri"), m, s.peer.Backlogged,
+			func(m wire.Message) { s.notify(m, "") })
+	} else {
+		s.notify(m, "")
+	}
 }

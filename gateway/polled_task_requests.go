@@ -42,7 +42,7 @@ func (t *taskPoller) status(ctx context.Context) (wire.Message, bool) {
 		p.setStatus(protocol.TaskToLegacy(resp.Message.Part(wire.PartResult)))
 		task, _ = p.last()
 	}
-	c.s.noteTaskStatus(p.backend, p.id, protocol.TaskStatus(task))
+	c.s.tasks.noteStatus(p.backend, p.id, protocol.TaskStatus(task))
 	return wire.NewResult("0", protocol.SetTaskID(task, p.clientID)), true
 }
 

@@ -50,7 +50,7 @@ func (c *sessionCall) startRoundTrips(m wire.Message) {
 	result := m.Part(wire.PartResult)
 	if id := protocol.TaskID(result); protocol.ResultType(result) == protocol.ResultTask &&
 		id != "" && len(id) <= maxIDSize {
-		c.s.cancelTask(scopedID{c.Route.Backend, id})
+		c.cancelTask(id)
 	}
 }
 
@@ -148,7 +148,7 @@ func (rt *roundTrips) finish(ctx context.Context, m wire.Message) {
 	if response, ok := (&taskPoller{c: c, p: p}).untilDone(ctx, created); ok {
 		c.forward(response)
 	} else {
-		c.s.cancelTask(p.scopedID) // no client is waiting
+		c.cancelTask(p.id) // no client is waiting
 	}
 }
 

@@ -57,14 +57,16 @@ func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *pe
 			truncate(r.Method())))
 		return
 	}
-	s.forwardRequest(backend, from, r)
+	forwardRequest(s, backend, from, r)
 }
 
 // forwardRequest sends a backend's request to the client when the session is initialized. It
 // rejects a request that the client must not receive, and each request at a limit of
 // callTracker.reserveRequest.
-func (s *Session) forwardRequest(backend string, from contract.Attribution, r *peer.Request) {
-	if err := s.checkMayAsk(backend, r.Message); err != nil {
+func forwardRequest(s *Session, backend string, from contract.Attribution, r *peer.Request) {
+	sr := &serverRequest{s: s, r: r, backend: backend, from: from,
+		taskAllowed: asksForTask(r.Message)}
+	if err := sr.check(); err != nil {
 		r.Fail(err)
 		return
 	}
@@ -72,8 +74,6 @@ func (s *Session) forwardRequest(backend string, from contract.Attribution, r *p
 		r.Fail(err)
 		return
 	}
-	sr := &serverRequest{s: s, r: r, backend: backend, from: from,
-		taskAllowed: asksForTask(r.Message)}
 	if !r.OnCancel(sr) {
 		s.calls.untrack(sr)
 		return
@@ -83,9 +83,9 @@ func (s *Session) forwardRequest(backend string, from contract.Attribution, r *p
 	}
 }
 
-// checkMayAsk returns an error if the client must not receive the request.
-func (s *Session) checkMayAsk(backend string, m wire.Message) *wire.Error {
-	client := s.lifecycle.handshake()
+// check returns an error if the client must not receive the request.
+func (sr *serverRequest) check() *wire.Error {
+	m, client := sr.r.Message, sr.s.lifecycle.handshake()
 	ok := false
 	switch m.Method() {
 	case protocol.MethodTasksGet, protocol.MethodTasksResult:
@@ -100,7 +100,7 @@ func (s *Session) checkMayAsk(backend string, m wire.Message) *wire.Error {
 	if !ok {
 		return mrtr.NotDeclaredError(m)
 	}
-	if id := taskID(m); id != "" && !s.clientTasks.has(backend, id) {
+	if id := taskID(m); id != "" && !sr.s.clientTasks.has(sr.backend, id) {
 		return wire.Errorf(wire.CodeInvalidParams, "Unknown task: %s", truncate(id))
 	}
 	return nil
@@ -124,7 +124,7 @@ func (sr *serverRequest) send() {
 	sr.toClient.Handler, sr.toClient.Token = sr, sr.r.Token()
 	sr.toClient.RelatedTo = sr.s.calls.track(sr).relatedID()
 	// sr.mu stays locked during sending, like c.mu in clientCall.send.
-	sr.s.peer.Send(sr.s.toClientTaskIDs(sr.backend, sr.labelled()), &sr.toClient)
+	sr.s.peer.Send(sr.s.tasks.toClientIDs(sr.backend, sr.labelled()), &sr.toClient)
 }
 
 // rejectUnsent ends a request that was not sent to the client.
@@ -154,7 +154,7 @@ func stringAt(m wire.Message, path ...string) string {
 
 // OnProgress implements peer.ResponseHandler.
 func (sr *serverRequest) OnProgress(m wire.Message) {
-	sr.r.Notify(sr.s.toBackendTaskIDs(sr.backend, m))
+	sr.r.Notify(sr.s.tasks.toBackendIDs(sr.backend, m))
 }
 
 // OnResponse implements peer.ResponseHandler: it forwards the response, or reports an error.

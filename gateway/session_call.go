@@ -29,8 +29,8 @@ type sessionCall struct {
 	older, newer *sessionCall // neighbours in the session's inFlightCalls
 }
 
-// startCall handles a request that a backend serves.
-func (s *Session) startCall(r *peer.Request, spec *methodSpec) {
+// startSessionCall handles a request of a session client that a backend serves.
+func startSessionCall(s *Session, r *peer.Request, spec *methodSpec) {
 	c := &sessionCall{s: s}
 	c.kind = c
 	c.init(&s.clientConn, r, spec, s.lifecycle.handshake().Name, s.id)
@@ -82,7 +82,7 @@ func (c *sessionCall) prepare() bool {
 // backendMessage returns the message for the backend, with the backend's task ids. The name is
 // still the client's.
 func (c *sessionCall) backendMessage() wire.Message {
-	return c.s.toBackendTaskIDs(c.Route.Backend, c.r.Message)
+	return c.s.tasks.toBackendIDs(c.Route.Backend, c.r.Message)
 }
 
 func (c *sessionCall) request(m wire.Message) contract.BackendRequest {
@@ -95,7 +95,7 @@ func (c *sessionCall) request(m wire.Message) contract.BackendRequest {
 func (c *sessionCall) OnProgress(m wire.Message) {
 	c.sawProgress.Store(true)
 	if !c.conn.isBacklogged(c.Route.Backend) {
-		c.r.Notify(c.s.toClientTaskIDs(c.Route.Backend, m))
+		c.r.Notify(c.s.tasks.toClientIDs(c.Route.Backend, m))
 	}
 }
 

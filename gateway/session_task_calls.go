@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"slices"
 	"time"
 
 	"mcpgateway/internal/contract"
@@ -13,7 +12,8 @@ import (
 // reserveTask reserves a slot for a task if the call may become a task: if it is a tool call that
 // asks for a task and the client was offered tasks. It returns an error if no slot is free.
 func (c *sessionCall) reserveTask() *wire.Error {
-	if c.spec != toolsCallSpec || !c.s.lifecycle.handshake().offersTasks || !asksForTask(c.r.Message) {
+	if c.spec != toolsCallSpec || !asksForTask(c.r.Message) ||
+		!c.s.lifecycle.handshake().offersTasks {
 		return nil
 	}
 	if !c.s.tasks.reserve() {
@@ -57,7 +57,7 @@ func (c *sessionCall) checkTaskResult(m wire.Message) (err error) {
 func (c *sessionCall) recordResponse(m wire.Message) wire.Message {
 	backend := c.Route.Backend
 	if failure := m.Part(wire.PartError); failure != nil {
-		c.s.recordURLElicitations(backend, failure)
+		c.s.urlElicitations.addElicitations(backend, failure)
 	}
 	switch {
 	case c.taskReserved:
@@ -69,14 +69,14 @@ func (c *sessionCall) recordResponse(m wire.Message) wire.Message {
 		c.taskReserved = false
 		m = replaceID(m, id, c.s.tasks.add(backend, id, c.relayProgress()), "result", "task",
 			"taskId")
-		c.s.noteTaskStatus(backend, id, stringAt(m, "result", "task", "status"))
+		c.s.tasks.noteStatus(backend, id, stringAt(m, "result", "task", "status"))
 	case c.Method == protocol.MethodTasksGet, c.Method == protocol.MethodTasksCancel:
 		m = replaceID(m, c.Route.Original, c.Name, "result", "taskId")
-		c.s.noteTaskStatus(backend, c.Route.Original, stringAt(m, "result", "status"))
+		c.s.tasks.noteStatus(backend, c.Route.Original, stringAt(m, "result", "status"))
 	case c.Method == protocol.MethodTasksResult:
 		c.s.tasks.end(backend, c.Route.Original)
 	}
-	return c.s.toClientTaskIDs(backend, m)
+	return c.s.tasks.toClientIDs(backend, m)
 }
 
 // toClientResponse converts a modern backend's response for a session client. If the client has
@@ -112,61 +112,15 @@ func (c *sessionCall) relayProgress() (stop func()) {
 	s, backend := c.s, c.Route.Backend
 	return c.backendCall.RelayProgress(func(m wire.Message) {
 		relatedTo := s.calls.origin(backend, contract.Attribution{}, m).relatedID()
-		s.notify(s.toClientTaskIDs(backend, m), relatedTo)
+		s.notify(s.tasks.toClientIDs(backend, m), relatedTo)
 	})
 }
 
-// cancelTask cancels a task at a modern backend, without waiting for the response.
-func (s *Session) cancelTask(task scopedID) {
-	m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(task.id))
-	r := contract.BackendRequest{Message: m, Session: s.id, AllowTask: true}
-	s.g.Backends.NewCall(task.backend, r, make(responseWaiter, 1)).Send()
-}
-
-// noteTaskStatus marks a task as ended if the backend has reported a terminal status.
-func (s *Session) noteTaskStatus(backend, id, status string) {
-	if slices.Contains([]string{"completed", "failed", "cancelled"}, status) {
-		s.tasks.end(backend, id)
-	}
-}
-
-// replaceID replaces the id at path if it is oldID.
-func replaceID(m wire.Message, oldID, newID string, path ...string) wire.Message {
-	if oldID == newID {
-		return m
-	}
-	if value, _ := wire.Lookup(m.Raw(), path...); wire.Unquote(value) == oldID {
-		m, _ = m.Set(wire.Quote(newID), path...)
-	}
-	return m
-}
-
-// toClientTaskIDs returns a backend's message with the client's id of the related task.
-func (s *Session) toClientTaskIDs(backend string, m wire.Message) wire.Message {
-	return s.rewriteTaskIDs(m, func(id string) (string, bool) {
-		return s.tasks.toClient(backend, id)
-	})
-}
-
-// toBackendTaskIDs returns a client's message with the backend's id of the related task.
-func (s *Session) toBackendTaskIDs(backend string, m wire.Message) wire.Message {
-	return s.rewriteTaskIDs(m, func(id string) (string, bool) {
-		at, ok := s.tasks.toBackend(id)
-		return at.id, ok && at.backend == backend
-	})
-}
-
-func (s *Session) rewriteTaskIDs(m wire.Message, other func(string) (string, bool)) wire.Message {
-	if s.tasks.renamed.Load() == 0 {
-		return m
-	}
-	for _, part := range []string{"params", "result"} {
-		if newID, ok := other(stringAt(m, part, "_meta", protocol.MetaRelatedTask, "taskId")); ok {
-			return replaceID(m, stringAt(m, part, "_meta", protocol.MetaRelatedTask, "taskId"),
-				newID, part, "_meta", protocol.MetaRelatedTask, "taskId")
-		}
-	}
-	return m
+// cancelTask cancels a task at the call's modern backend, without waiting for the response.
+func (c *sessionCall) cancelTask(id string) {
+	m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(id))
+	r := contract.BackendRequest{Message: m, Session: c.s.id, AllowTask: true}
+	c.g.Backends.NewCall(c.Route.Backend, r, make(responseWaiter, 1)).Send()
 }
 
 // relatedTask returns the id of the related task in a message's _meta; "" if there is none.

@@ -20,11 +20,11 @@ const (
 	maxTaskPages = 1000
 )
 
-// listTasks responds to tasks/list with the tasks of this session in one page: first the tasks
+// listTasks responds to tasks/list with the tasks of the session in one page: first the tasks
 // that the backends list, in the order of the configuration, then the tasks at modern backends,
 // which have no tasks/list. Other tasks in a backend's list are omitted, because they may belong
 // to other clients.
-func (s *Session) listTasks(r *peer.Request) {
+func listTasks(s *Session, r *peer.Request) {
 	if !wire.IsNull(r.Part(wire.PartCursor)) {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
 		return
@@ -46,9 +46,9 @@ func (s *Session) listTasks(r *peer.Request) {
 		lists := make([][][]byte, len(backends))
 		var wg sync.WaitGroup
 		var polled [][]byte
-		wg.Go(func() { polled = s.polledTasks(ctx) })
+		wg.Go(func() { polled = polledTasks(ctx, s) })
 		for i, backend := range backends {
-			wg.Go(func() { lists[i] = s.backendTasks(ctx, backend) })
+			wg.Go(func() { lists[i] = backendTasks(ctx, s, backend) })
 		}
 		wg.Wait()
 		var merged [][]byte
@@ -67,7 +67,7 @@ func (end contextCanceller) HandleCancel([]byte) { end() }
 
 // backendTasks requests a backend's list of tasks and returns the session's tasks in the list. If a
 // request fails, it logs the error and returns nil.
-func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
+func backendTasks(ctx context.Context, s *Session, backend string) [][]byte {
 	var all [][]byte
 	params := []byte("{}")
 	for range maxTaskPages {
@@ -90,7 +90,7 @@ func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 			return nil
 		}
 		wire.EachElement(list, func(one []byte) bool {
-			if listed, ok := s.toClientListedTask(backend, one); ok {
+			if listed, ok := s.tasks.toClientListed(backend, one); ok {
 				all = append(all, listed)
 			}
 			return true
@@ -106,14 +106,14 @@ func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 
 // polledTasks returns the session's tasks at modern backends. Tasks that have not ended are
 // polled, 16 at a time. If a poll fails, the last known state of the task is returned.
-func (s *Session) polledTasks(ctx context.Context) (all [][]byte) {
+func polledTasks(ctx context.Context, s *Session) (all [][]byte) {
 	polled := s.tasks.polledTasks()
 	for some := range slices.Chunk(polled, 16) {
 		var wg sync.WaitGroup
 		for _, p := range some {
 			if task, final := p.last(); !final &&
 				!protocol.IsTerminalStatus(protocol.TaskStatus(task)) {
-				wg.Go(func() { s.refreshPolledTask(ctx, p) })
+				wg.Go(func() { refreshPolledTask(ctx, s, p) })
 			}
 		}
 		wg.Wait()
@@ -126,30 +126,12 @@ func (s *Session) polledTasks(ctx context.Context) (all [][]byte) {
 	return all
 }
 
-func (s *Session) refreshPolledTask(ctx context.Context, p *polledTask) {
+func refreshPolledTask(ctx context.Context, s *Session, p *polledTask) {
 	m := wire.NewRequest("0", protocol.MethodTasksGet, taskParams(p.id))
 	resp := s.g.callTask(ctx, p.backend,
 		contract.BackendRequest{Message: m, Session: s.id, AllowTask: true})
 	if task := resp.Message.Part(wire.PartResult); resp.Err == nil && task != nil {
 		p.setStatus(protocol.TaskToLegacy(task))
-		s.noteTaskStatus(p.backend, p.id, protocol.TaskStatus(task))
+		s.tasks.noteStatus(p.backend, p.id, protocol.TaskStatus(task))
 	}
-}
-
-// toClientListedTask returns a task from a backend's list, with the client's id. It returns false
-// if the task does not belong to the session.
-func (s *Session) toClientListedTask(backend string, one []byte) ([]byte, bool) {
-	literal, at := wire.Lookup(one, "taskId")
-	id := wire.Unquote(literal)
-	clientID, ok := s.tasks.toClient(backend, id)
-	if !ok {
-		return nil, false
-	}
-	status, _ := wire.Lookup(one, "status")
-	s.noteTaskStatus(backend, id, wire.Unquote(status))
-	if clientID == id {
-		return one, true
-	}
-	text := append(append([]byte(nil), one[:at]...), wire.Quote(clientID)...)
-	return append(text, one[at+len(literal):]...), true
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -167,6 +168,13 @@ func (t *sessionTasks) end(backend, id string) {
 	}
 }
 
+// noteStatus marks a task as ended if the backend has reported a terminal status.
+func (t *sessionTasks) noteStatus(backend, id, status string) {
+	if slices.Contains([]string{"completed", "failed", "cancelled"}, status) {
+		t.end(backend, id)
+	}
+}
+
 // endAll releases all tasks. It is called when the session has ended.
 func (t *sessionTasks) endAll() {
 	t.mu.Lock()
@@ -208,4 +216,59 @@ func (t *sessionTasks) backends() map[string]bool {
 		backends[st.backend] = true
 	}
 	return backends
+}
+
+// toClientListed returns a task from a backend's list, with the client's id. It returns false
+// if the task does not belong to the session.
+func (t *sessionTasks) toClientListed(backend string, one []byte) ([]byte, bool) {
+	literal, at := wire.Lookup(one, "taskId")
+	id := wire.Unquote(literal)
+	clientID, ok := t.toClient(backend, id)
+	if !ok {
+		return nil, false
+	}
+	status, _ := wire.Lookup(one, "status")
+	t.noteStatus(backend, id, wire.Unquote(status))
+	if clientID == id {
+		return one, true
+	}
+	text := append(append([]byte(nil), one[:at]...), wire.Quote(clientID)...)
+	return append(text, one[at+len(literal):]...), true
+}
+
+// toClientIDs returns a backend's message with the client's id of the related task.
+func (t *sessionTasks) toClientIDs(backend string, m wire.Message) wire.Message {
+	return t.rewriteIDs(m, func(id string) (string, bool) { return t.toClient(backend, id) })
+}
+
+// toBackendIDs returns a client's message with the backend's id of the related task.
+func (t *sessionTasks) toBackendIDs(backend string, m wire.Message) wire.Message {
+	return t.rewriteIDs(m, func(id string) (string, bool) {
+		at, ok := t.toBackend(id)
+		return at.id, ok && at.backend == backend
+	})
+}
+
+func (t *sessionTasks) rewriteIDs(m wire.Message, other func(string) (string, bool)) wire.Message {
+	if t.renamed.Load() == 0 {
+		return m
+	}
+	for _, part := range []string{"params", "result"} {
+		id := stringAt(m, part, "_meta", protocol.MetaRelatedTask, "taskId")
+		if newID, ok := other(id); ok {
+			return replaceID(m, id, newID, part, "_meta", protocol.MetaRelatedTask, "taskId")
+		}
+	}
+	return m
+}
+
+// replaceID replaces the id at path if it is oldID.
+func replaceID(m wire.Message, oldID, newID string, path ...string) wire.Message {
+	if oldID == newID {
+		return m
+	}
+	if value, _ := wire.Lookup(m.Raw(), path...); wire.Unquote(value) == oldID {
+		m, _ = m.Set(wire.Quote(newID), path...)
+	}
+	return m
 }

@@ -101,7 +101,7 @@ func (t *taskPoller) answerInputs(ctx context.Context,
 		p.unclaimInputs(newInputs) // the next request about the task asks again
 		return wire.Message{}, false
 	case declined != nil:
-		c.s.cancelTask(p.scopedID)
+		c.cancelTask(p.id)
 		return *declined, false
 	}
 	params := wire.EditObject(taskParams(p.id), nil,

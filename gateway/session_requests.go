@@ -1,0 +1,224 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/catalog"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
+)
+
+// HandleRequest implements peer.Handler.
+func (s *Session) HandleRequest(r *peer.Request) {
+	if protocol.IsModern(r.Message) {
+		s.serveModern(r, s.lifecycle.current() == closing)
+		return
+	}
+	method := r.Method()
+	switch s.lifecycle.admit(r, s.rejectQueued) {
+	case serve:
+		s.dispatch(r, method)
+	case rejectUninitialized:
+		s.fail(r, errNotInitialized)
+	case rejectDuplicate:
+		s.fail(r, wire.Errorf(wire.CodeInvalidRequest,
+			"Invalid request: the session is initialized already"))
+	case rejectUnknown:
+		s.fail(r, methodNotFound(method))
+	case rejectClosing:
+		s.fail(r, errClosing)
+	}
+}
+
+// dispatch routes a request by its method.
+func (s *Session) dispatch(r *peer.Request, method string) {
+	if params := r.Part(wire.PartParams); !wire.IsNull(params) && !wire.IsObject(params) {
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: they must be an object"))
+		return
+	}
+	needs, ok := methodCapabilities[method]
+	if ok && !s.lifecycle.handshake().serverDeclares(needs...) {
+		s.fail(r, methodNotFound(method))
+		return
+	}
+	if err := checkID(r.Message); err != nil {
+		s.fail(r, err)
+		return
+	}
+	switch method {
+	case protocol.MethodInitialize:
+		s.initialize(r)
+	case protocol.MethodToolsList:
+		s.serveList(r, catalog.Tools)
+	case protocol.MethodPromptsList:
+		s.serveList(r, catalog.Prompts)
+	case protocol.MethodResourcesList:
+		s.serveList(r, catalog.Resources)
+	case protocol.MethodResourcesTemplatesList:
+		s.serveList(r, catalog.Templates)
+	case protocol.MethodToolsCall:
+		startSessionCall(s, r, toolsCallSpec)
+	case protocol.MethodPromptsGet:
+		startSessionCall(s, r, promptsGetSpec)
+	case protocol.MethodResourcesRead:
+		startSessionCall(s, r, resourcesReadSpec)
+	case protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe:
+		startSessionCall(s, r, subscriptionSpec)
+	case protocol.MethodCompletionComplete:
+		if spec := completionSpec(r.Message); spec != nil {
+			startSessionCall(s, r, spec)
+		} else {
+			s.fail(r, errNoReference)
+		}
+	case protocol.MethodSetLogLevel:
+		s.setLevel(r)
+	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
+		startSessionCall(s, r, taskSpec)
+	case protocol.MethodTasksList:
+		listTasks(s, r)
+	default:
+		s.fail(r, methodNotFound(method))
+	}
+}
+
+// methodCapabilities contains the path of the server capability that a method requires. If the
+// client was not offered the capability, the method is not found. Methods that are not in the map
+// require no capability.
+var methodCapabilities = map[string][]string{
+	protocol.MethodResourcesSubscribe:   {"resources", "subscribe"},
+	protocol.MethodResourcesUnsubscribe: {"resources", "subscribe"},
+	protocol.MethodCompletionComplete:   {"completions"},
+	protocol.MethodSetLogLevel:          {"logging"},
+	protocol.MethodTasksGet:             {"tasks"},
+	protocol.MethodTasksResult:          {"tasks"},
+	protocol.MethodTasksList:            {"tasks", "list"},
+	protocol.MethodTasksCancel:          {"tasks", "cancel"},
+}
+
+// HandleNotification implements peer.Handler. Unknown notifications are dropped without an error.
+func (s *Session) HandleNotification(m wire.Message, _ peer.Origin) {
+	switch m.Method() {
+	case protocol.NotificationInitialized:
+		s.serveQueued(s.lifecycle.initialized())
+	case protocol.NotificationRootsListChanged:
+		if s.isReady() && s.lifecycle.handshake().clientDeclares("roots") {
+			s.g.Backends.Notify(s.id, "", m)
+		}
+	case protocol.NotificationTasksStatus:
+		if s.isReady() {
+			for _, backend := range s.clientTasks.backends(stringAt(m, "params", "taskId")) {
+				s.g.Backends.Notify(s.id, backend, m)
+			}
+		}
+	}
+}
+
+func (s *Session) isReady() bool { return s.lifecycle.current() == ready }
+
+// serveQueued handles requests that have waited for notifications/initialized, when the handshake
+// or the session has ended.
+func (s *Session) serveQueued(q queuedRequests) {
+	for _, r := range q.requests {
+		s.HandleRequest(r)
+	}
+	for _, sr := range q.serverRequests {
+		sr.send()
+	}
+}
+
+// rejectQueued rejects the queued requests when initializedTimeout has expired.
+func (s *Session) rejectQueued() {
+	q := s.lifecycle.takeExpired()
+	for _, r := range q.requests {
+		s.fail(r, errNotInitialized)
+	}
+	for _, sr := range q.serverRequests {
+		sr.send()
+	}
+}
+
+// maxCapabilities bounds the capabilities of a client, in bytes, because the gateway stores them
+// and sends them to backends.
+const maxCapabilities = 64 << 10
+
+// initialize responds with the capabilities in the current view. It starts the backends and does
+// not wait for them.
+func (s *Session) initialize(r *peer.Request) {
+	var request struct {
+		ProtocolVersion *string `json:"protocolVersion"`
+		// other members are ignored
+		ClientInfo struct{ Name, Version string } `json:"clientInfo"`
+	}
+	params := r.Part(wire.PartParams)
+	caps, ok := capabilities(params)
+	err := json.Unmarshal(params, &request)
+	if err != nil || request.ProtocolVersion == nil || !ok {
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: initialize needs the string protocolVersion; capabilities (at most %d "+
+				"bytes) and clientInfo must be objects if they are present", maxCapabilities))
+		return
+	}
+	requested := *request.ProtocolVersion
+	caller := negotiated{
+		Revision:   protocol.Negotiate(requested),
+		Name:       truncate(request.ClientInfo.Name + "/" + request.ClientInfo.Version),
+		clientCaps: caps,
+	}
+	s.lifecycle.negotiate(caller)
+	attrs := []any{"client", caller.Name, "revision", caller.Revision.Date,
+		"asked", truncate(requested)}
+	if s.principal != "" {
+		attrs = append(attrs, "principal", s.principal)
+	}
+	s.log().Info("client connected", attrs...)
+
+	s.g.Backends.OpenSession(s.id, caps, false)
+	s.opened, s.openedAt = true, time.Now()
+	view := s.g.Backends.Start()
+	offered := legacyCaps(view)
+	r.Reply(wire.Encode(struct {
+		ProtocolVersion string             `json:"protocolVersion"`
+		Capabilities    json.RawMessage    `json:"capabilities"`
+		ServerInfo      mcp.Implementation `json:"serverInfo"`
+		Instructions    string             `json:"instructions,omitempty"`
+	}{caller.Revision.Date, offered, s.g.Info, view.Instructions}))
+
+	// The state changes after the response, so that no message of a backend precedes the response.
+	// The client's next message is not read before this function returns.
+	s.lifecycle.answered(offered)
+}
+
+// capabilities returns the client capabilities in params, {} if there are none. Null members are
+// removed, because many servers reject them. The result ok is false if the capabilities are not an
+// object or exceed maxCapabilities.
+func capabilities(params []byte) (caps []byte, ok bool) {
+	caps, _ = wire.Lookup(params, "capabilities")
+	if wire.IsNull(caps) {
+		return []byte("{}"), true
+	}
+	if !wire.IsObject(caps) || len(caps) > maxCapabilities {
+		return nil, false
+	}
+	return bytes.Clone(wire.WithoutNulls(caps)), true
+}
+
+// setLevel stores the client's log level and sets it at the backends.
+func (s *Session) setLevel(r *peer.Request) {
+	value, _ := wire.Lookup(r.Part(wire.PartParams), "level")
+	level := wire.Unquote(value)
+	n := protocol.LogSeverity(level)
+	if n < 0 {
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
+			"Invalid params: logging/setLevel needs one of the levels %s",
+			strings.Join(protocol.LogLevels, ", ")))
+		return
+	}
+	s.minLevel.Store(int32(n))
+	s.g.Backends.SetLevel(s.id, level, func() { r.Reply([]byte("{}")) })
+}
