@@ -104,7 +104,7 @@ func (c *clientCall) init(conn *clientConn, r *peer.Request, spec *methodSpec,
 func (c *clientCall) begin() bool {
 	name := c.spec.nameIn(c.r.Message)
 	c.Name = wire.Unquote(name)
-	c.g.observeBegin(&c.CallInfo)
+	c.g.Observers.begin(&c.CallInfo)
 	switch {
 	case !c.r.OnCancel(c): // already cancelled
 		c.finish(Outcome{Kind: Cancelled})
@@ -143,7 +143,7 @@ func (c *clientCall) awaitRoute() {
 	c.goLocked(func(ctx context.Context) {
 		var route catalog.Route
 		found := false
-		_, ok := c.g.awaitCatalog(ctx, func(v *catalog.View) bool {
+		_, ok := awaitCatalog(ctx, c.g.Backends, func(v *catalog.View) bool {
 			route, found = c.spec.resolve(c, v)
 			return found || !c.spec.mayResolveLater(c, v)
 		})
@@ -371,5 +371,5 @@ func (c *clientCall) end(o Outcome) {
 // finish ends a call that was not sent. It must be called once, like end.
 func (c *clientCall) finish(o Outcome) {
 	c.kind.ended()
-	c.g.observeEnd(&c.CallInfo, o)
+	c.g.Observers.end(&c.CallInfo, o)
 }

@@ -84,7 +84,7 @@ func (cc *clientConn) finishListens() {
 
 // failModern responds to a modern request with an error and audits the call; see [Session.fail].
 func (cc *clientConn) failModern(r *peer.Request, err *wire.Error) {
-	cc.g.recordCall(cc.id, clientName(r.Message), cc.principal, r.Message, rejection(r, err))
+	cc.g.Observers.record(cc.id, clientName(r.Message), cc.principal, r.Message, rejection(r, err))
 }
 
 // retainedClients are the stateless clients that a connection retains, the latest last: the
@@ -93,13 +93,13 @@ type retainedClients []*statelessClient
 
 // acquire returns the stateless client to which a request on the connection belongs. If the table
 // of clients is full, it releases some of the retained clients. It returns the error of
-// Gateway.acquireClient if no client can be evicted or the gateway is shutting down.
+// statelessClients.acquire if no client can be evicted or the gateway is shutting down.
 func (all *retainedClients) acquire(g *Gateway, principal string,
 	meta protocol.ClientMeta) (*statelessClient, error) {
-	client, err := g.acquireClient(principal, meta)
+	client, err := g.statelessClients.acquire(g, principal, meta)
 	for errors.Is(err, errTooManyClients) && len(*all) > 0 {
 		all.release(0)
-		client, err = g.acquireClient(principal, meta)
+		client, err = g.statelessClients.acquire(g, principal, meta)
 	}
 	if err != nil {
 		return nil, err

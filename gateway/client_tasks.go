@@ -12,22 +12,6 @@ import (
 // unique within the client. A backend can only access tasks that were created for its own
 // requests.
 
-// sessionForTask returns the session of the task that a backend's message names: a task at the
-// client if the message is a request about the task, otherwise the related task at the backend. It
-// returns nil if no session or several sessions have such a task.
-func (g *Gateway) sessionForTask(backend string, m wire.Message) *Session {
-	if id := taskID(m); id != "" {
-		return g.soleSession(func(s *Session) bool { return s.clientTasks.has(backend, id) })
-	}
-	if id := relatedTask(m); id != "" {
-		return g.soleSession(func(s *Session) bool {
-			_, ok := s.tasks.toClient(backend, id)
-			return ok
-		})
-	}
-	return nil
-}
-
 // recordResponse records the task in a client's response, and returns the response with the ids
 // that the backend knows. A response to tasks/list is reduced to tasks created for the backend.
 func (sr *serverRequest) recordResponse(m wire.Message) wire.Message {

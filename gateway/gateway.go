@@ -25,10 +25,10 @@
 // Tasks are stored in a table of the session (session_tasks.go) or in one table for all stateless
 // clients (stateless_task_table.go).
 //
-// From backends to clients:
+// From backends to clients (backend_messages.go):
 //
 //	Gateway.HandleRequest: serverRequest (server_request.go), peer.Send … OnResponse
-//	Gateway.HandleNotification (notify.go): to the session of the notification, or dropped
+//	Gateway.HandleNotification: to the session of the notification, or dropped
 //
 // The gateway translates between the generations. A request of a legacy backend to a modern
 // client suspends the call (suspended_calls.go). An input_required result of a modern backend
@@ -48,7 +48,7 @@
 //	delayedUpdates.mu → lifecycle.mu, listenRequest.mu
 //
 // While callTracker.mu is locked, only locks of packages peer, backends and transport are taken.
-// Gateway.mu, clientConn.mu, workGroup.mu, openRequests.mu, lifecycle.mu, clientLists.mu,
+// openSessions.mu, clientConn.mu, workGroup.mu, openRequests.mu, lifecycle.mu, clientLists.mu,
 // listeners.mu, links.mu, recentIDs.mu and the locks of package quota are innermost.
 //
 // clientCall.mu, serverRequest.mu, delayedUpdates.mu and listenRequest.mu stay locked during
@@ -60,9 +60,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,6 +71,7 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -130,7 +128,7 @@ type Backends interface {
 // Options are the options of a Gateway.
 type Options struct {
 	Backends    Backends
-	Observers   []Observer // notified in this order; see [Observer]
+	Observers   Observers
 	Info        mcp.Implementation
 	MaxInFlight int // requests in flight per session
 	// MaxStatelessClients bounds the table of stateless clients. A client stays in the table while
@@ -162,10 +160,8 @@ type Gateway struct {
 	taskListeners  quota.Counter[string] // tasks polled for listeners
 
 	grace    gracePeriods
+	sessions openSessions
 	requests openRequests
-
-	mu       sync.Mutex
-	sessions map[string]*Session // by id
 }
 
 // New returns a Gateway. It does not start the backends.
@@ -179,8 +175,7 @@ func New(o Options) *Gateway {
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }
 	}
-	g := &Gateway{Options: o, info: wire.Encode(o.Info), sealer: mrtr.NewSealer(),
-		sessions: make(map[string]*Session)}
+	g := &Gateway{Options: o, info: wire.Encode(o.Info), sealer: mrtr.NewSealer()}
 	g.grace.ctx, g.grace.end = context.WithCancel(context.Background())
 	g.requests.work = newWorkGroup()
 	return g
@@ -230,7 +225,7 @@ func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transpor
 	s := newSession(g, id, principal)
 	s.peer = peer.New(conn, s, s.peerOptions())
 	s.backlogged = s.peer.Backlogged
-	if !g.addSession(s) {
+	if !g.sessions.add(s) {
 		conn.Close()
 		return fmt.Errorf("session %s: the id is already in use", s.id)
 	}
@@ -261,30 +256,25 @@ func (g *Gateway) Open(id, principal string, writer transport.Writer) *Session {
 	s := newSession(g, id, principal)
 	s.peer = peer.NewPush(writer, s, s.peerOptions())
 	s.backlogged = s.peer.Backlogged
-	if !g.addSession(s) {
+	if !g.sessions.add(s) {
 		g.Log.Error("session with duplicate id rejected", "session", s.id)
 		writer.Close()
 	}
 	return s
 }
 
-// addSession registers a session. It returns false if the id is in use.
-func (g *Gateway) addSession(s *Session) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.sessions[s.id] != nil {
-		return false
+// RecordRejected audits a request that was rejected before a session received it. Session is the
+// id of the session to which the request belongs, or its log id; "" = none.
+func (g *Gateway) RecordRejected(session, principal string, m wire.Message, err *wire.Error) {
+	if s := g.sessions.get(session); s != nil {
+		s.recordRejected(m, err)
+		return
 	}
-	g.sessions[s.id] = s
-	return true
-}
-
-func (g *Gateway) removeSession(s *Session) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.sessions[s.id] == s {
-		delete(g.sessions, s.id)
+	client := ""
+	if protocol.IsModern(m) {
+		client = clientName(m)
 	}
+	g.Observers.record(session, client, principal, m, errorOutcome(Rejected, err))
 }
 
 // coalesce is the time in which catalog changes are collected into one notification.
@@ -293,7 +283,8 @@ const coalesce = 50 * time.Millisecond
 // Run notifies clients of catalog changes until ctx is done. Then it ends the calls and tasks of
 // stateless clients and returns ctx.Err(). All sessions and requests must have ended by then.
 func (g *Gateway) Run(ctx context.Context) error {
-	defer g.closeStatelessClients()
+	defer g.statelessClients.close()
+	defer g.statelessTasks.removeAll()
 	defer g.requests.work.close()
 	v := g.Backends.View()
 	for {
@@ -308,39 +299,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		v = g.Backends.View()
-		for _, s := range g.allSessions() {
+		for _, s := range g.sessions.all() {
 			s.notifyCatalogChanged(v.Snapshot)
 		}
 		for _, l := range g.listeners.list() {
 			l.catalogChanged(v.Snapshot)
 		}
 	}
-}
-
-// session returns the session with an id, nil if there is none.
-func (g *Gateway) session(id string) *Session {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.sessions[id]
-}
-
-func (g *Gateway) allSessions() []*Session {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Collect(maps.Values(g.sessions))
-}
-
-// soleSession returns the only session that matches, nil if there are several or none.
-func (g *Gateway) soleSession(match func(*Session) bool) *Session {
-	var found *Session
-	for _, s := range g.allSessions() {
-		if !match(s) {
-			continue
-		}
-		if found != nil {
-			return nil
-		}
-		found = s
-	}
-	return found
 }

@@ -83,7 +83,7 @@ func (b *legacyTaskBridge) toModern(task []byte, o protocol.TaskOutcome) contrac
 // callBackend sends a request about the task, on behalf of the client that created it.
 func (b *legacyTaskBridge) callBackend(ctx context.Context,
 	method string) contract.BackendResponse {
-	return b.task.g.callTask(ctx, b.task.backend,
+	return callTask(ctx, b.task.g.Backends, b.task.backend,
 		contract.BackendRequest{Session: b.task.client.id, Message: b.request(method)})
 }
 

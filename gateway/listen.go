@@ -108,7 +108,7 @@ func (cc *clientConn) openListen(client *statelessClient, r *peer.Request) {
 		cc.failModern(r, err)
 		return
 	}
-	tasks, err := cc.g.resolveTaskIDs(client, r)
+	tasks, err := resolveTaskIDs(client, r)
 	if err != nil {
 		cc.failModern(r, err)
 		return
@@ -179,7 +179,7 @@ func resourceFilter(filter []byte) ([]string, *wire.Error) {
 func (l *listenRequest) activate(filter []byte, uris []string, tasks []*statelessTask) {
 	ctx, cancel := context.WithTimeout(l.ctx, ackTimeout)
 	defer cancel()
-	v, _ := l.g.awaitCatalog(ctx, func(v *catalog.View) bool { return v.Settled })
+	v, _ := awaitCatalog(ctx, l.g.Backends, isSettled)
 	offered := v.Capabilities(v.Complete)
 	var accepted []wire.Member
 	for _, f := range listFilters {

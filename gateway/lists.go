@@ -85,7 +85,7 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 		return
 	}
 	s.work.Go(func() {
-		v, ok := s.g.awaitCatalog(s.work.ctx, func(v *catalog.View) bool { return v.Settled })
+		v, ok := awaitCatalog(s.work.ctx, s.g.Backends, isSettled)
 		if !ok {
 			s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending"))
 			return
@@ -96,10 +96,10 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 
 // awaitCatalog waits until match returns true for the view. It returns false if ctx was done
 // first.
-func (g *Gateway) awaitCatalog(ctx context.Context,
+func awaitCatalog(ctx context.Context, b Backends,
 	match func(*catalog.View) bool) (*catalog.View, bool) {
 	for {
-		v := g.Backends.View()
+		v := b.View()
 		if match(v) {
 			return v, true
 		}
@@ -110,6 +110,8 @@ func (g *Gateway) awaitCatalog(ctx context.Context,
 		}
 	}
 }
+
+func isSettled(v *catalog.View) bool { return v.Settled }
 
 // firstPage responds with the first page of a snapshot's list. The session's later requests are
 // routed by this snapshot, so that names refer to the entries that the client has read.

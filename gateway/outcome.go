@@ -55,16 +55,19 @@ func outcomeOf(m wire.Message) Outcome {
 	return o
 }
 
-func (g *Gateway) observeBegin(c *CallInfo) {
+// Observers are notified in their order.
+type Observers []Observer
+
+func (all Observers) begin(c *CallInfo) {
 	if !observed(c.Method) {
 		return
 	}
-	for _, o := range g.Observers {
+	for _, o := range all {
 		o.Begin(c)
 	}
 }
 
-func (g *Gateway) observeEnd(c *CallInfo, out Outcome) {
+func (all Observers) end(c *CallInfo, out Outcome) {
 	if !observed(c.Method) {
 		return
 	}
@@ -75,7 +78,7 @@ func (g *Gateway) observeEnd(c *CallInfo, out Outcome) {
 		out.Queued = max(c.Sent.Sub(c.Started), 0)
 		out.Dur = now.Sub(c.Started) - out.Queued
 	}
-	for _, o := range g.Observers {
+	for _, o := range all {
 		o.End(c, out)
 	}
 }
@@ -89,22 +92,8 @@ func rejection(r *peer.Request, err *wire.Error) Outcome {
 	return Outcome{Kind: Cancelled}
 }
 
-// RecordRejected audits a request that was rejected before a session received it. Session is the
-// id of the session to which the request belongs, or its log id; "" = none.
-func (g *Gateway) RecordRejected(session, principal string, m wire.Message, err *wire.Error) {
-	if s := g.session(session); s != nil {
-		s.recordRejected(m, err)
-		return
-	}
-	client := ""
-	if protocol.IsModern(m) {
-		client = clientName(m)
-	}
-	g.recordCall(session, client, principal, m, errorOutcome(Rejected, err))
-}
-
-// recordCall audits a request that did not become a call.
-func (g *Gateway) recordCall(session, client, principal string, m wire.Message, o Outcome) {
+// record notifies the observers of a request that did not become a call.
+func (all Observers) record(session, client, principal string, m wire.Message, o Outcome) {
 	if !observed(m.Method()) {
 		return
 	}
@@ -116,8 +105,8 @@ func (g *Gateway) recordCall(session, client, principal string, m wire.Message, 
 		Session: session, Client: client, Principal: principal, ID: m.ID(), Method: m.Method(),
 		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
 	}
-	g.observeBegin(&c)
-	g.observeEnd(&c, o)
+	all.begin(&c)
+	all.end(&c, o)
 }
 
 func observed(method string) bool {

@@ -31,35 +31,6 @@ type serverRequest struct {
 	cancelled bool
 }
 
-// HandleRequest forwards a backend's request to the client of the session from.Session. If the
-// session is uncertain, the request is rejected unless it names a task of one client. A request on
-// the stream of an ended call is declined, unless it names a task. HandleRequest does not block.
-func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *peer.Request) {
-	if from.StreamEnded && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
-		decline(r, errCallEnded)
-		return
-	}
-	if client := g.statelessClients.get(from.Session); client != nil {
-		client.handleRequest(backend, from, r)
-		return
-	}
-	s := g.session(from.Session)
-	if s == nil && from.Session == "" {
-		if st := g.statelessTasks.soleTaskFor(backend, r.Message); st != nil {
-			st.bridge.addInputRequest(r)
-			return
-		}
-		s = g.sessionForTask(backend, r.Message)
-	}
-	if s == nil {
-		r.Fail(wire.Errorf(wire.CodeMethodNotFound,
-			"Method not found: %s: it is not certain which client the request is for",
-			truncate(r.Method())))
-		return
-	}
-	forwardRequest(s, backend, from, r)
-}
-
 // forwardRequest sends a backend's request to the client when the session is initialized. It
 // rejects a request that the client must not receive, and each request at a limit of
 // callTracker.reserveRequest.

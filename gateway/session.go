@@ -105,7 +105,7 @@ func (s *Session) cleanUp(reason error) {
 		s.log().Info("client disconnected", attrs...)
 		s.g.Backends.CloseSession(s.id)
 	}
-	s.g.removeSession(s)
+	s.g.sessions.remove(s)
 }
 
 func (s *Session) closeError() *wire.Error {
@@ -142,5 +142,5 @@ func (s *Session) recordCall(m wire.Message, o Outcome) {
 	if protocol.IsModern(m) {
 		client = clientName(m)
 	}
-	s.g.recordCall(s.id, client, s.principal, m, o)
+	s.g.Observers.record(s.id, client, s.principal, m, o)
 }

@@ -71,7 +71,7 @@ func backendTasks(ctx context.Context, s *Session, backend string) [][]byte {
 	var all [][]byte
 	params := []byte("{}")
 	for range maxTaskPages {
-		resp := s.g.callBackend(ctx, backend, contract.BackendRequest{
+		resp := callBackend(ctx, s.g.Backends, backend, contract.BackendRequest{
 			Message: wire.NewRequest("0", protocol.MethodTasksList, params), Session: s.id})
 		err := resp.Err
 		if failure := resp.Message.Part(wire.PartError); err == nil && failure != nil {
@@ -128,7 +128,7 @@ func polledTasks(ctx context.Context, s *Session) (all [][]byte) {
 
 func refreshPolledTask(ctx context.Context, s *Session, p *polledTask) {
 	m := wire.NewRequest("0", protocol.MethodTasksGet, taskParams(p.id))
-	resp := s.g.callTask(ctx, p.backend,
+	resp := callTask(ctx, s.g.Backends, p.backend,
 		contract.BackendRequest{Message: m, Session: s.id, AllowTask: true})
 	if task := resp.Message.Part(wire.PartResult); resp.Err == nil && task != nil {
 		p.setStatus(protocol.TaskToLegacy(task))

@@ -170,7 +170,7 @@ func (cc *clientConn) listStateless(r *peer.Request, kind catalog.Kind) {
 	}
 	cc.work.Go(func() {
 		defer cancel()
-		if v, ok := cc.g.awaitCatalog(ctx, func(v *catalog.View) bool { return v.Settled }); ok {
+		if v, ok := awaitCatalog(ctx, cc.g.Backends, isSettled); ok {
 			cc.replyPage(r, kind, v.Snapshot)
 		} else {
 			cc.failModern(r, errClosing)

@@ -64,14 +64,13 @@ var errGatewayEnding = errors.New("the gateway is ending")
 var errTooManyClients = errors.New("too many different clients at once; " +
 	"wait until some have disconnected")
 
-// acquireClient returns the client to which a request belongs, with one more reference. At the
+// acquire returns the client to which a request belongs, with one more reference. At the
 // limit it evicts an idle client (at the limit of a principal, an idle client of this principal) to
-// create a new client, or returns errTooManyClients if there is none. After closeStatelessClients
-// it returns errGatewayEnding for a new client.
-func (g *Gateway) acquireClient(principal string,
+// create a new client, or returns errTooManyClients if there is none. After close it
+// returns errGatewayEnding for a new client.
+func (table *statelessClients) acquire(g *Gateway, principal string,
 	meta protocol.ClientMeta) (*statelessClient, error) {
 	key := fingerprint(principal, meta)
-	table := &g.statelessClients
 	var evicted *statelessClient
 	defer func() { evicted.close() }() // after mu is released
 	table.mu.Lock()
@@ -184,11 +183,9 @@ func (sc *statelessClient) release() {
 	})
 }
 
-// closeStatelessClients ends all stateless clients with their calls and tasks. It is called when
-// the gateway shuts down.
-func (g *Gateway) closeStatelessClients() {
-	g.statelessTasks.removeAll()
-	table := &g.statelessClients
+// close ends all stateless clients with their calls. It is called when the gateway shuts down,
+// after the removal of their tasks.
+func (table *statelessClients) close() {
 	table.mu.Lock()
 	clients := slices.Collect(maps.Values(table.byKey))
 	table.mu.Unlock()

@@ -171,7 +171,7 @@ func acknowledged() contract.BackendResponse {
 // status.
 func (st *statelessTask) forward(ctx context.Context, m wire.Message,
 	sessionID string) contract.BackendResponse {
-	resp := st.g.callTask(ctx, st.backend, contract.BackendRequest{
+	resp := callTask(ctx, st.g.Backends, st.backend, contract.BackendRequest{
 		Message: protocol.SetMessageTaskID(m, st.scopedID.id), Session: sessionID})
 	get := m.Method() == protocol.MethodTasksGet
 	result := resp.Message.Part(wire.PartResult)
@@ -196,47 +196,4 @@ func (st *statelessTask) forward(ctx context.Context, m wire.Message,
 	labelled := mrtr.LabelInputs(st.backend, resp.Message)
 	return contract.BackendResponse{Message: wire.NewResult("0",
 		protocol.SanitizeTask(labelled.Part(wire.PartResult), st.id))}
-}
-
-// callTask sends a request about a task and waits for the response. A result in which a client
-// could read another task than the gateway does becomes an error.
-func (g *Gateway) callTask(ctx context.Context, backend string,
-	r contract.BackendRequest) contract.BackendResponse {
-	resp := g.callBackend(ctx, backend, r)
-	err := protocol.CheckTask(resp.Message.Part(wire.PartResult))
-	if resp.Err == nil && err != nil {
-		return contract.BackendResponse{Err: &peer.BadResponseError{Err: err}}
-	}
-	return resp
-}
-
-// callBackend sends a request to a backend and waits for the response. When ctx is done, it cancels
-// the request.
-func (g *Gateway) callBackend(ctx context.Context, backend string,
-	r contract.BackendRequest) contract.BackendResponse {
-	w := make(responseWaiter, 1)
-	return w.sendAndWait(ctx, g.Backends.NewCall(backend, r, w))
-}
-
-// A responseWaiter is the CallHandler of a caller that waits for the response. It needs a capacity
-// of 1, so that OnResponse, which is called once, does not block.
-type responseWaiter chan contract.BackendResponse
-
-// OnProgress implements contract.CallHandler.
-func (w responseWaiter) OnProgress(wire.Message) {}
-
-// OnResponse implements contract.CallHandler.
-func (w responseWaiter) OnResponse(resp contract.BackendResponse) { w <- resp }
-
-// sendAndWait sends a call and waits for the response. When ctx is done, it cancels the call.
-func (w responseWaiter) sendAndWait(ctx context.Context,
-	call contract.BackendCall) contract.BackendResponse {
-	call.Send()
-	select {
-	case resp := <-w:
-		return resp
-	case <-ctx.Done():
-		call.Cancel(nil)
-		return <-w
-	}
 }

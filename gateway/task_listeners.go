@@ -30,7 +30,7 @@ func pollInterval(task []byte) time.Duration {
 // resolveTaskIDs returns the tasks of the principal that a subscriptions/listen names. Unknown ids
 // are ignored. It returns an error if the ids are invalid, or if there are ids and the client has
 // not declared the extension.
-func (g *Gateway) resolveTaskIDs(client *statelessClient,
+func resolveTaskIDs(client *statelessClient,
 	r *peer.Request) (all []*statelessTask, err *wire.Error) {
 	ids, err := protocol.ListenTaskIDs(r.Message)
 	switch {
@@ -41,7 +41,7 @@ func (g *Gateway) resolveTaskIDs(client *statelessClient,
 	}
 	seen := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		if st := g.statelessTasks.find(client.principal, id); st != nil && !seen[id] {
+		if st := client.g.statelessTasks.find(client.principal, id); st != nil && !seen[id] {
 			seen[id] = true
 			all = append(all, st)
 		}
@@ -122,10 +122,10 @@ func (l *listenRequest) notify(m wire.Message) {
 	}
 }
 
-// wakeTaskPollers makes the listeners of a task poll it at once, because its backend has reported
-// a change.
-func (g *Gateway) wakeTaskPollers(backend string, m wire.Message) {
-	for _, st := range g.statelessTasks.withBackendID(backend, stringAt(m, "params", "taskId")) {
+// wakeListeners makes the listeners of a task poll it at once, because its backend has reported a
+// change.
+func (t *statelessTasks) wakeListeners(backend, backendID string) {
+	for _, st := range t.withBackendID(backend, backendID) {
 		st.bridge.notifyChanged()
 	}
 }

@@ -125,7 +125,7 @@ func (t *taskPoller) answerInputs(ctx context.Context,
 // send sends a request about the task to its backend and waits for the response.
 func (t *taskPoller) send(ctx context.Context, method string,
 	params []byte) contract.BackendResponse {
-	return t.c.g.callTask(ctx, t.p.backend, contract.BackendRequest{
+	return callTask(ctx, t.c.g.Backends, t.p.backend, contract.BackendRequest{
 		Message: wire.NewRequest("0", method, params), Session: t.c.s.id, AllowTask: true})
 }
 

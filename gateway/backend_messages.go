@@ -2,9 +2,39 @@ package gateway
 
 import (
 	"mcpgateway/internal/contract"
+	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
+
+// HandleRequest forwards a backend's request to the client of the session from.Session. If the
+// session is uncertain, the request is rejected unless it names a task of one client. A request on
+// the stream of an ended call is declined, unless it names a task. HandleRequest does not block.
+func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *peer.Request) {
+	if from.StreamEnded && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
+		decline(r, errCallEnded)
+		return
+	}
+	if client := g.statelessClients.get(from.Session); client != nil {
+		client.handleRequest(backend, from, r)
+		return
+	}
+	s := g.sessions.get(from.Session)
+	if s == nil && from.Session == "" {
+		if st := g.statelessTasks.soleTaskFor(backend, r.Message); st != nil {
+			st.bridge.addInputRequest(r)
+			return
+		}
+		s = g.sessions.withTask(backend, r.Message)
+	}
+	if s == nil {
+		r.Fail(wire.Errorf(wire.CodeMethodNotFound,
+			"Method not found: %s: it is not certain which client the request is for",
+			truncate(r.Method())))
+		return
+	}
+	forwardRequest(s, backend, from, r)
+}
 
 // HandleNotification forwards a backend's notification to the client of the session from.Session.
 // Unknown notifications, and notifications that may be for another client, are dropped.
@@ -12,7 +42,7 @@ import (
 func (g *Gateway) HandleNotification(backend string, from contract.Attribution, m wire.Message) {
 	switch m.Method() {
 	case protocol.NotificationTasksStatus, protocol.NotificationTasks:
-		g.wakeTaskPollers(backend, m)
+		g.statelessTasks.wakeListeners(backend, stringAt(m, "params", "taskId"))
 	}
 	if client := g.statelessClients.get(from.Session); client != nil {
 		client.handleNotification(backend, from, m)
@@ -21,27 +51,27 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 	method := m.Method()
 	switch method {
 	case protocol.NotificationMessage:
-		s := g.session(from.Session)
+		s := g.sessions.get(from.Session)
 		if from.Session == "" {
-			s = g.sessionForTask(backend, m)
+			s = g.sessions.withTask(backend, m)
 		}
 		if s != nil {
 			s.forwardLog(backend, from, m)
 		}
 	case protocol.NotificationToolsListChanged, protocol.NotificationPromptsListChanged,
 		protocol.NotificationResourcesListChanged:
-		if s := g.session(from.Session); s != nil &&
+		if s := g.sessions.get(from.Session); s != nil &&
 			s.lists.noteAnnounced(method, g.Backends.View().Snapshot) {
 			s.notify(wire.NewNotification(method, nil), "")
 		}
 	case protocol.NotificationResourceUpdated:
-		if s := g.session(from.Session); s != nil &&
+		if s := g.sessions.get(from.Session); s != nil &&
 			s.lifecycle.handshake().serverDeclares("resources", "subscribe") {
 			s.notifyUpdated(backend, m)
 		}
 	case protocol.NotificationElicitationComplete:
 		id := stringAt(m, "params", "elicitationId")
-		if s := g.sessionWhere(from.Session,
+		if s := g.sessions.where(from.Session,
 			func(s *Session) bool { return s.urlElicitations.has(backend, id) }); s != nil {
 			s.notify(m, "")
 		}
@@ -52,18 +82,6 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 	}
 }
 
-// sessionWhere returns the session with the given id if match returns true for this session. For
-// the id "" it returns the only session for which match returns true. The result may be nil.
-func (g *Gateway) sessionWhere(session string, match func(*Session) bool) *Session {
-	if session == "" {
-		return g.soleSession(match)
-	}
-	if s := g.session(session); s != nil && match(s) {
-		return s
-	}
-	return nil
-}
-
 func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m wire.Message) {
 	if err := protocol.CheckTask(m.Part(wire.PartParams)); err != nil {
 		g.Log.Debug("ambiguous task status dropped", "backend", backend, "method", m.Method(),
@@ -71,12 +89,12 @@ func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m
 		return
 	}
 	id := stringAt(m, "params", "taskId")
-	s := g.sessionWhere(from.Session, func(s *Session) bool {
+	s := g.sessions.where(from.Session, func(s *Session) bool {
 		_, ok := s.tasks.toClient(backend, id)
 		return ok
 	})
 	if s == nil {
-		if s = g.session(from.Session); s != nil {
+		if s = g.sessions.get(from.Session); s != nil {
 			s.calls.keepEarlyStatus(backend, from, m)
 		}
 		return
