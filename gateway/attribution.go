@@ -100,7 +100,7 @@ func (rc *resumableCall) attributionScore() int {
 		return 0
 	case rc.call == nil:
 		return 1
-	case len(rc.inputRequests) > 0:
+	case rc.inputs.Len() > 0:
 		return 2
 	}
 	return 3

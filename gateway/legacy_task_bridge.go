@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -19,13 +20,12 @@ import (
 type legacyTaskBridge struct {
 	task *statelessTask
 
-	mu            sync.Mutex
-	final         []byte              // state of the ended task; nil = not ended, or not stored
-	result        *resultRequest      // open or answered; nil = none
-	inputRequests []*taskInputRequest // unanswered, the oldest first
-	inputCount    int                 // input requests so far, for their keys
-	changed       chan struct{}       // closed and replaced at each possible change
-	closed        bool
+	mu      sync.Mutex
+	final   []byte         // state of the ended task; nil = not ended, or not stored
+	result  *resultRequest // open or answered; nil = none
+	inputs  mrtr.Queue     // input requests of the backend
+	changed chan struct{}  // closed and replaced at each possible change
+	closed  bool
 }
 
 // A resultRequest is a tasks/result request to the backend.
@@ -65,9 +65,9 @@ func (b *legacyTaskBridge) get(ctx context.Context) contract.BackendResponse {
 		b.keepFinal(task)
 	case protocol.TaskInputRequired:
 		b.gatherInputs(ctx)
-		o.Inputs = b.inputs()
+		o.Inputs = b.inputRequests()
 	default:
-		o.Inputs = b.inputs()
+		o.Inputs = b.inputRequests()
 	}
 	return b.toModern(task, o)
 }
@@ -204,10 +204,10 @@ func (rr *resultRequest) OnResponse(resp contract.BackendResponse) {
 	rr.response = resp
 	b := rr.bridge
 	b.mu.Lock()
-	var open []*taskInputRequest
+	var open []*mrtr.PendingInput
 	wanted := b.result == rr // not abandoned
 	if resp.Err == nil {
-		open, b.inputRequests = b.inputRequests, nil
+		open = b.inputs.TakeAll()
 		size := len(resp.Message.Raw())
 		if wanted && !b.closed && b.task.g.resultBytes.Acquire(size, maxResultBytes) {
 			rr.storedBytes = size
@@ -219,9 +219,7 @@ func (rr *resultRequest) OnResponse(resp contract.BackendResponse) {
 	b.notifyChangedLocked()
 	close(rr.done)
 	b.mu.Unlock()
-	for _, ir := range open {
-		ir.decline()
-	}
+	declineEnded(open)
 }
 
 // notifyChangedLocked wakes the goroutines that wait for changes.
@@ -271,13 +269,10 @@ func (b *legacyTaskBridge) cancel(ctx context.Context) contract.BackendResponse 
 func (b *legacyTaskBridge) close() {
 	b.mu.Lock()
 	b.closed = true
-	open, rr := b.inputRequests, b.result
-	b.inputRequests = nil
+	open, rr := b.inputs.TakeAll(), b.result
 	b.notifyChangedLocked()
 	b.mu.Unlock()
-	for _, ir := range open {
-		ir.decline()
-	}
+	declineEnded(open)
 	if rr == nil {
 		return
 	}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"mcpgateway/gateway/internal/mrtr"
@@ -12,13 +11,6 @@ import (
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
-
-// A taskInputRequest is an unanswered request of a legacy backend on behalf of a task.
-type taskInputRequest struct {
-	bridge *legacyTaskBridge
-	r      *peer.Request
-	key    string // in inputRequests and inputResponses
-}
 
 // inputWait bounds the wait for the input requests of a task with the status input_required, and
 // for the result of an ended task. The next tasks/get returns input requests and results that
@@ -33,7 +25,7 @@ func (b *legacyTaskBridge) gatherInputs(ctx context.Context) {
 	defer cancel()
 	for first := true; ; first = false {
 		changed := b.changes()
-		if n := len(b.inputs()); n > 0 {
+		if len(b.inputRequests()) > 0 {
 			if !first {
 				pause(ctx, gatherTime) // for further input requests
 			}
@@ -49,79 +41,66 @@ func (b *legacyTaskBridge) gatherInputs(ctx context.Context) {
 	}
 }
 
-// inputs returns the unanswered input requests.
-func (b *legacyTaskBridge) inputs() (all []protocol.InputRequest) {
+// inputRequests returns the unanswered input requests.
+func (b *legacyTaskBridge) inputRequests() []protocol.InputRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, ir := range b.inputRequests {
-		all = append(all, mrtr.ToInput(ir.key, b.task.backend, ir.r.Message))
-	}
-	return all
+	return b.inputs.Requests(b.task.backend)
 }
 
 // addInputRequest adds a request of the backend on behalf of the task. It declines the request if
-// the client has not declared the capability, if the task has ended, or at maxInputRequests.
+// the client has not declared the capability, if the task has ended, or at mrtr.MaxInputRequests.
 func (b *legacyTaskBridge) addInputRequest(r *peer.Request) {
 	if err := mrtr.CheckDeclared(b.task.client.meta.Capabilities, r.Message); err != nil {
 		decline(r, err)
 		return
 	}
-	ir := &taskInputRequest{bridge: b, r: r}
+	var in *mrtr.PendingInput
 	b.mu.Lock()
-	ok := !b.closed && b.final == nil && len(b.inputRequests) < maxInputRequests
-	if ok {
-		b.inputCount++
-		ir.key = "q" + strconv.Itoa(b.inputCount)
-		b.inputRequests = append(b.inputRequests, ir)
+	if !b.closed && b.final == nil {
+		in = b.inputs.Add(r)
+	}
+	if in != nil {
 		b.notifyChangedLocked()
 	}
 	b.mu.Unlock()
+	withdraw := func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.inputs.Remove(in)
+	}
 	switch {
-	case !ok:
+	case in == nil:
 		decline(r, wire.Errorf(wire.CodeInternalError,
 			"The task has ended, or has too many open requests"))
-	case !r.OnCancel(ir):
-		ir.claim() // already cancelled
+	case !r.OnCancel(cancelFunc(withdraw)):
+		withdraw() // already cancelled
 	}
 }
 
-// claim removes the request from the unanswered requests. It returns true to one caller only.
-func (ir *taskInputRequest) claim() bool {
-	ir.bridge.mu.Lock()
-	defer ir.bridge.mu.Unlock()
-	i := slices.Index(ir.bridge.inputRequests, ir)
-	if i < 0 {
-		return false
+// declineEnded declines the open input requests of a task that has ended.
+func declineEnded(open []*mrtr.PendingInput) {
+	for _, in := range open {
+		decline(in.Request, wire.Errorf(wire.CodeInternalError,
+			"The client has not responded, and the task has ended"))
 	}
-	ir.bridge.inputRequests = slices.Delete(ir.bridge.inputRequests, i, i+1)
-	return true
-}
-
-// HandleCancel implements peer.CancelHandler: the backend has cancelled its request.
-func (ir *taskInputRequest) HandleCancel([]byte) { ir.claim() }
-
-func (ir *taskInputRequest) decline() {
-	decline(ir.r, wire.Errorf(wire.CodeInternalError,
-		"The client has not responded, and the task has ended"))
 }
 
 // answerInputs responds to the task's input requests. Responses with other keys, and invalid
 // responses, are ignored.
 func (b *legacyTaskBridge) answerInputs(responses []protocol.InputResponse) {
-	for _, answer := range responses {
-		b.mu.Lock()
-		i := slices.IndexFunc(b.inputRequests, func(ir *taskInputRequest) bool {
-			return ir.key == answer.Key && mrtr.IsValidResponse(ir.r.Method(), answer.Result)
-		})
-		var ir *taskInputRequest
-		if i >= 0 {
-			ir = b.inputRequests[i]
-			b.inputRequests = slices.Delete(b.inputRequests, i, i+1)
+	b.mu.Lock()
+	answered := b.inputs.TakeAnswered(func(in *mrtr.PendingInput) []byte {
+		for _, response := range responses {
+			if response.Key == in.Key && mrtr.IsValidResponse(in.Method(), response.Result) {
+				return response.Result
+			}
 		}
-		b.mu.Unlock()
-		if ir != nil {
-			ir.r.Reply(answer.Result)
-		}
+		return nil
+	})
+	b.mu.Unlock()
+	for _, a := range answered {
+		a.Reply(a.Result)
 	}
 }
 

@@ -3,7 +3,6 @@ package gateway
 import (
 	"container/list"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +22,7 @@ import (
 //
 //	statelessCall.prepare ─ resumableCall ─ Backends.NewCall
 //	statelessClient.handleRequest ─ addInputRequest ─ suspend: input_required and a ticket
-//	   statelessCall.continueCall (a retry with the ticket) ─ resume ─ inputRequest.reply
+//	   statelessCall.continueCall (a retry with the ticket) ─ resume ─ Request.Reply
 //	OnResponse ─ statelessCall.OnResponse of the waiting request, or stored for the next request
 //
 // Each call ends once: by the backend's response, by a cancellation or the disconnection of the
@@ -38,33 +37,18 @@ type resumableCall struct {
 	route        catalog.Route
 	backendCall  contract.BackendCall
 
-	mu            sync.Mutex
-	call          *statelessCall            // waiting for the response; nil = suspended or ended
-	inputRequests []*inputRequest           // unanswered, the oldest first
-	inputCount    int                       // input requests so far, for their keys
-	timer         *time.Timer               // gatherTime or suspendTimeout; nil if neither runs
-	response      *contract.BackendResponse // received while suspended
-	storedBytes   int                       // size of response, acquired from the byte budget
-	ended         bool
+	mu          sync.Mutex
+	call        *statelessCall            // waiting for the response; nil = suspended or ended
+	inputs      mrtr.Queue                // input requests of the backend
+	timer       *time.Timer               // gatherTime or suspendTimeout; nil if neither runs
+	response    *contract.BackendResponse // received while suspended
+	storedBytes int                       // size of response, acquired from the byte budget
+	ended       bool
 }
 
-// An inputRequest is an unanswered request of a backend to a stateless client.
-type inputRequest struct {
-	rc  *resumableCall
-	r   *peer.Request
-	key string // in inputRequests and inputResponses
-	// the request is declined when this call ends, not moved to another call: its attribution
-	// to this call is certain, or it was moved here by reassign
-	staysOnCall bool
-}
-
-const (
-	// gatherTime is the time between the first input request and the suspension, in which further
-	// input requests may arrive.
-	gatherTime = 20 * time.Millisecond
-	// maxInputRequests bounds the unanswered input requests of one call.
-	maxInputRequests = maxServerRequests
-)
+// gatherTime is the time between the first input request and the suspension, in which further input
+// requests may arrive.
+const gatherTime = 20 * time.Millisecond
 
 // waitingCall returns the client's call that waits for the response; nil if there is none.
 func (rc *resumableCall) waitingCall() *statelessCall {
@@ -91,17 +75,14 @@ func (rc *resumableCall) OnResponse(resp contract.BackendResponse) {
 		rc.mu.Unlock()
 		return
 	}
-	c, open := rc.call, rc.inputRequests
-	rc.inputRequests = nil
+	c, open := rc.call, rc.inputs.TakeAll()
 	if c == nil {
 		rc.storeResponseLocked(resp) // for the client's next request
 	} else {
 		rc.endLocked()
 	}
 	rc.mu.Unlock()
-	for _, ir := range open {
-		ir.reassign()
-	}
+	rc.reassign(open)
 	if c != nil {
 		c.OnResponse(resp)
 		rc.cleanUp()
@@ -142,31 +123,42 @@ func (rc *resumableCall) cleanUp() {
 
 // addInputRequest adds a request of the backend. Certain is true if the request certainly belongs
 // to this call. The request gets an error if the client has not declared the capability, if the
-// backend has responded to the call or the call has ended, or at maxInputRequests.
+// backend has responded to the call or the call has ended, or at mrtr.MaxInputRequests.
 func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 	if err := mrtr.CheckDeclared(rc.client.meta.Capabilities, r.Message); err != nil {
 		rc.rejectInputRequest(r, err)
 		return
 	}
-	ir := &inputRequest{rc: rc, r: r, staysOnCall: certain}
+	var in *mrtr.PendingInput
 	rc.mu.Lock()
-	rc.inputCount++
-	ir.key = mrtr.Key(rc.inputCount)
-	ok := !rc.ended && rc.response == nil && len(rc.inputRequests) < maxInputRequests
-	if ok {
+	if !rc.ended && rc.response == nil {
+		in = rc.inputs.Add(r)
+	}
+	if in != nil {
+		in.StaysOnCall = certain
 		rc.backendCall.PauseTimeout()
-		rc.inputRequests = append(rc.inputRequests, ir)
 		if rc.call != nil && rc.timer == nil {
 			rc.timer = time.AfterFunc(gatherTime, rc.suspend)
 		}
 	}
 	rc.mu.Unlock()
+	withdraw := func() { rc.withdraw(in) }
 	switch {
-	case !ok:
+	case in == nil:
 		r.Fail(wire.Errorf(wire.CodeInternalError,
 			"The call accepts no more requests to the client, or has too many open ones"))
-	case !r.OnCancel(ir):
-		ir.withdraw() // already cancelled
+	case !r.OnCancel(cancelFunc(withdraw)):
+		withdraw() // already cancelled
+	}
+}
+
+// withdraw removes an input request that the backend has cancelled.
+func (rc *resumableCall) withdraw(in *mrtr.PendingInput) {
+	rc.mu.Lock()
+	removed := rc.inputs.Remove(in)
+	rc.mu.Unlock()
+	if removed {
+		rc.backendCall.ResumeTimeout()
 	}
 }
 
@@ -183,12 +175,11 @@ func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
 		rc.mu.Unlock()
 		return
 	}
-	open := rc.inputRequests
-	rc.inputRequests = nil
+	open := rc.inputs.TakeAll()
 	rc.endLocked()
 	rc.mu.Unlock()
-	for _, ir := range open {
-		ir.decline()
+	for _, in := range open {
+		rc.decline(in)
 	}
 	rc.backendCall.Cancel(nil)
 	failure := s.ClientError(rc.route.Backend)
@@ -233,68 +224,41 @@ func cancelParams(reason string) []byte {
 // cancelAndUnlock ends the call, reassigns its input requests, and cancels the call at the backend
 // unless the backend has responded. It unlocks mu.
 func (rc *resumableCall) cancelAndUnlock(params []byte) {
-	open, answered := rc.inputRequests, rc.response != nil
-	rc.inputRequests = nil
+	open, answered := rc.inputs.TakeAll(), rc.response != nil
 	rc.endLocked()
 	rc.mu.Unlock()
-	for _, ir := range open {
-		ir.reassign()
-	}
+	rc.reassign(open)
 	if !answered {
 		rc.backendCall.Cancel(params)
 	}
 	rc.cleanUp()
 }
 
-// claim removes the request from the unanswered requests. It returns true to one caller only.
-func (ir *inputRequest) claim() bool {
-	ir.rc.mu.Lock()
-	defer ir.rc.mu.Unlock()
-	i := slices.Index(ir.rc.inputRequests, ir)
-	if i < 0 {
-		return false
-	}
-	ir.rc.inputRequests = slices.Delete(ir.rc.inputRequests, i, i+1)
-	return true
-}
-
-// HandleCancel implements peer.CancelHandler: the backend has cancelled its request.
-func (ir *inputRequest) HandleCancel([]byte) { ir.withdraw() }
-
-func (ir *inputRequest) withdraw() {
-	if ir.claim() {
-		ir.rc.backendCall.ResumeTimeout()
-	}
-}
-
-// reply and decline respond to a request that was claimed.
-func (ir *inputRequest) reply(result []byte) {
-	ir.r.Reply(result)
-	ir.rc.backendCall.ResumeTimeout()
-}
-
-func (ir *inputRequest) decline() {
-	decline(ir.r, wire.Errorf(wire.CodeInternalError,
+// decline responds to an input request of the call, which was taken.
+func (rc *resumableCall) decline(in *mrtr.PendingInput) {
+	decline(in.Request, wire.Errorf(wire.CodeInternalError,
 		"The client has not responded, and the call has ended"))
-	ir.rc.backendCall.ResumeTimeout()
+	rc.backendCall.ResumeTimeout()
 }
 
-// reassign moves the input request of an ended call to another call of the client at the backend.
-// The request may belong to that call, because an attribution without a stream, as on stdio, is
-// uncertain. If staysOnCall is set, or if there is no other call, reassign declines the request.
-func (ir *inputRequest) reassign() {
-	if ir.staysOnCall {
-		ir.decline()
-		return
+// reassign moves the input requests of an ended call to another call of the client at the backend.
+// The requests may belong to that call, because an attribution without a stream, as on stdio, is
+// uncertain. It declines requests that stay on the call, and all if there is no other call.
+func (rc *resumableCall) reassign(open []*mrtr.PendingInput) {
+	for _, in := range open {
+		if in.StaysOnCall {
+			rc.decline(in)
+			continue
+		}
+		rc.backendCall.ResumeTimeout()
+		other, _ := rc.client.originCall(rc.route.Backend, contract.Attribution{})
+		if other != nil && other != rc {
+			// as certain: otherwise every call that ends would reassign the request
+			other.addInputRequest(in.Request, true)
+			continue
+		}
+		decline(in.Request, wire.Errorf(wire.CodeInternalError, "The call has ended"))
 	}
-	ir.rc.backendCall.ResumeTimeout()
-	if rc, _ := ir.rc.client.originCall(ir.rc.route.Backend, contract.Attribution{}); rc != nil &&
-		rc != ir.rc {
-		// sets staysOnCall: otherwise every call that ends would reassign the request
-		rc.addInputRequest(ir.r, true)
-		return
-	}
-	decline(ir.r, wire.Errorf(wire.CodeInternalError, "The call has ended"))
 }
 
 // decline responds to a backend's request on behalf of the client: to an elicitation with the

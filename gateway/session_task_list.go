@@ -37,7 +37,7 @@ func listTasks(s *Session, r *peer.Request) {
 		}
 	}
 	ctx, cancel := context.WithTimeout(s.work.ctx, taskListTimeout)
-	if !r.OnCancel(contextCanceller(cancel)) {
+	if !r.OnCancel(cancelFunc(cancel)) {
 		cancel()
 		return
 	}
@@ -58,12 +58,6 @@ func listTasks(s *Session, r *peer.Request) {
 		r.Reply(append(append([]byte(`{"tasks":`), jsonArray(merged)...), '}'))
 	})
 }
-
-// A contextCanceller cancels a context when the client cancels its request.
-type contextCanceller context.CancelFunc
-
-// HandleCancel implements peer.CancelHandler.
-func (end contextCanceller) HandleCancel([]byte) { end() }
 
 // backendTasks requests a backend's list of tasks and returns the session's tasks in the list. If a
 // request fails, it logs the error and returns nil.

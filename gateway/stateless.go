@@ -164,7 +164,7 @@ func (cc *clientConn) listStateless(r *peer.Request, kind catalog.Kind) {
 		return
 	}
 	ctx, cancel := context.WithCancel(cc.work.ctx)
-	if !r.OnCancel(contextCanceller(cancel)) {
+	if !r.OnCancel(cancelFunc(cancel)) {
 		cancel()
 		return
 	}

@@ -75,7 +75,7 @@ func (rc *resumableCall) suspend() {
 		rc.timer.Stop()
 		rc.timer = nil
 	}
-	if len(rc.inputRequests) == 0 { // the backend has cancelled them
+	if rc.inputs.Len() == 0 { // the backend has cancelled them
 		rc.mu.Unlock()
 		return
 	}
@@ -84,10 +84,7 @@ func (rc *resumableCall) suspend() {
 		rc.abort("it sent a request to the client, and too many calls wait for their clients")
 		return
 	}
-	inputs := make([]protocol.InputRequest, 0, len(rc.inputRequests))
-	for _, ir := range rc.inputRequests {
-		inputs = append(inputs, mrtr.ToInput(ir.key, rc.route.Backend, ir.r.Message))
-	}
+	inputs := rc.inputs.Requests(rc.route.Backend)
 	rc.call = nil
 	rc.timer = time.AfterFunc(suspendTimeout, rc.expire)
 	rc.mu.Unlock()
@@ -138,27 +135,18 @@ func (rc *resumableCall) resume(c *statelessCall, responses []byte) *wire.Error 
 		return nil
 	}
 	rc.call = c
-	var answered []answeredInput
-	var unanswered []*inputRequest
-	for _, ir := range rc.inputRequests {
-		if value, _ := wire.Lookup(responses, ir.key); mrtr.IsValidResponse(ir.r.Method(), value) {
-			answered = append(answered, answeredInput{ir, value})
-		} else {
-			unanswered = append(unanswered, ir)
-		}
-	}
-	rc.inputRequests = unanswered
+	answered := rc.inputs.TakeAnswered(func(in *mrtr.PendingInput) []byte {
+		value, _ := wire.Lookup(responses, in.Key)
+		return value
+	})
+	missing := rc.inputs.Len() > 0
 	rc.mu.Unlock()
 	for _, a := range answered {
-		a.reply(a.value)
+		a.Reply(a.Result)
+		rc.backendCall.ResumeTimeout()
 	}
-	if len(unanswered) > 0 {
+	if missing {
 		rc.suspend() // specification, multi round-trip requests: "the server SHOULD ask again"
 	}
 	return nil
-}
-
-type answeredInput struct {
-	*inputRequest
-	value []byte
 }

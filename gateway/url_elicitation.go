@@ -34,7 +34,7 @@ func (c *statelessCall) requestURLConsent(failure []byte) bool {
 				text)})
 		inputs = append(inputs, protocol.InputRequest{Key: mrtr.Key(len(inputs) + 1),
 			Method: protocol.MethodElicitationCreate, Params: params})
-		return len(inputs) < maxInputRequests
+		return len(inputs) < mrtr.MaxInputRequests
 	})
 	switch {
 	case len(inputs) == 0:

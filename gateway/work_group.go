@@ -39,3 +39,9 @@ func (w *workGroup) close() {
 	w.mu.Unlock()
 	w.running.Wait()
 }
+
+// A cancelFunc is a peer.CancelHandler that does not read the params of a cancellation.
+type cancelFunc func()
+
+// HandleCancel implements peer.CancelHandler.
+func (f cancelFunc) HandleCancel([]byte) { f() }

@@ -39,8 +39,8 @@ func IsValidResponse(method string, answer []byte) bool {
 	return true
 }
 
-// ToInput converts a backend's request to an input request for a modern client.
-func ToInput(key, backend string, m wire.Message) protocol.InputRequest {
+// toInputRequest converts a backend's request to an input request for a modern client.
+func toInputRequest(key, backend string, m wire.Message) protocol.InputRequest {
 	m = WithLabel(backend, m)
 	params := m.Part(wire.PartParams)
 	if wire.IsObject(params) {
