@@ -14,8 +14,8 @@ import (
 // time it belongs to one goroutine, to one callQueue, or to the table of calls of a Peer. The owner
 // passes it on, or ends it by complete.
 type queuedCall struct {
-	peer.Call // its Handler is the queuedCall
-	request   contract.BackendRequest
+	peer.Call                         // its Handler is the queuedCall
+	request   contract.BackendRequest // its Message is zero while it cannot be sent again
 	handler   contract.CallHandler
 	set       *Set
 	name      string   // of the backend

@@ -20,3 +20,8 @@ func (s *Set) SendCall(backend, session string, m wire.Message,
 	c.Send()
 	return c
 }
+
+// HoldsRequest reports whether a call holds the text of its request.
+func HoldsRequest(c contract.BackendCall) bool {
+	return len(c.(*queuedCall).request.Message.Raw()) > 0
+}

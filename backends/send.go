@@ -212,6 +212,9 @@ func (b *Backend) reroute(q *queuedCall) {
 //     keeps a call open until it has the input. A continuation is also refused if the backend runs
 //     another program than the one that requested the input, because the state and the user's
 //     responses are not meant for that program.
+//
+// A call may be suspended for minutes, so q does not keep the text of a request that cannot be sent
+// again (see queuedCall.sendAgain).
 func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q *queuedCall) error {
 	r := &q.request
 	if !bc.b.permits(r) {
@@ -222,7 +225,15 @@ func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q *queuedCall) error 
 	}
 	q.sentOver.Store(bc)
 	q.sentBy, q.modern = p, s.modern
-	return p.TrySend(bc.b.withClientMeta(r.Message, s, r.Session, r.AllowTask), &q.Call)
+	m := r.Message
+	if q.isRetry || !s.modern && bc.b.cfg.URL == "" {
+		r.Message = wire.Message{}
+	}
+	err := p.TrySend(bc.b.withClientMeta(m, s, r.Session, r.AllowTask), &q.Call)
+	if err != nil {
+		r.Message = m // the call still belongs to the caller
+	}
+	return err
 }
 
 // withClientMeta returns a request in the form for a modern server, with the client metadata of a

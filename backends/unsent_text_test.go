@@ -1,0 +1,34 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// A call that could not be sent, because the connection has ended, keeps the text of its request
+// for the next connection.
+func TestUnsentCallKeepsText(t *testing.T) {
+	one := config.Backend{Name: "a", Command: "a", Enabled: true}
+	s := New(Options{Backends: []config.Backend{one}, Log: slog.New(slog.DiscardHandler)})
+	q := s.newCall("a", contract.BackendRequest{
+		Message: wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
+	}, make(ResponseChan, 1))
+	conn, _ := mcptest.NewPeer(t, "a")
+	p := peer.New(conn, nil, peer.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = p.Run(ctx)
+	err := s.current().byName["a"].shared.trySend(p, serverInfo{}, q)
+	if !errors.Is(err, transport.ErrClosed) || !HoldsRequest(q) {
+		t.Errorf("after %v it holds the text: %v", err, HoldsRequest(q))
+	}
+}
