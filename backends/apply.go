@@ -60,9 +60,9 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	before := s.current() // concurrently, only removeDrained replaces it
 	next, newcomers := s.plan(before, c)
 	for _, b := range newcomers {
-		b.loadCache()
-		if old := before.byName[b.cfg.Name]; old != nil {
-			b.copyFrom(old)
+		b.known.load(s.IgnoreCache)
+		if old := before.byName[b.cfg.Name]; old != nil && old.serverKey == b.serverKey {
+			b.known.copyFrom(old.known)
 		}
 	}
 	if !s.replaceBeforeStart(next) {
@@ -172,7 +172,7 @@ func (s *Set) startNew(ctx context.Context, newcomers []*Backend, onSlowStart fu
 	for _, b := range missing {
 		go func() {
 			select {
-			case <-b.settled:
+			case <-b.lists.settled:
 				settled <- b
 			case <-ctx.Done():
 			}
@@ -200,7 +200,7 @@ func awaitSettled(ctx context.Context, some []*Backend,
 			continue // started on demand
 		}
 		select {
-		case <-b.settled:
+		case <-b.lists.settled:
 			continue
 		default:
 		}
@@ -209,7 +209,7 @@ func awaitSettled(ctx context.Context, some []*Backend,
 			continue
 		}
 		select {
-		case <-b.settled:
+		case <-b.lists.settled:
 		case <-timeout:
 			missing = append(missing, b)
 		case <-ctx.Done():
@@ -234,4 +234,18 @@ func (s *Set) replaceTableLocked(next *backendTable) {
 		s.waitTimer.Reset(next.catalogWait - time.Since(s.launchedAt))
 	}
 	s.publishLocked(next.orderChanged)
+}
+
+// setFilters applies the filters of a change to the current backends, and publishes a View if any
+// filter has changed.
+func (s *Set) setFilters(t *backendTable, next []config.Backend) {
+	some := false
+	for _, c := range next {
+		if b := t.byName[c.Name]; b != nil && b.setFilters(c.Filters()) {
+			some = true
+		}
+	}
+	if some {
+		s.publish()
+	}
 }

@@ -37,8 +37,8 @@ func attributionOf(origin peer.Origin) contract.Attribution {
 //  1. a per-session connection: its session;
 //  2. the call on whose stream the message arrived: its session;
 //  3. a single client: the session of its calls in flight, that of the oldest call if they belong
-//     to several; the session that soleSession returns if there are none, or if the message names a
-//     task or elicitation;
+//     to several; the session that clientSessions.sole returns if there are none, or if the message
+//     names a task or elicitation;
 //  4. on stdio: the only session with calls in flight (see peer.Peer.SoleSession), unless the
 //     message names a task or elicitation. For a modern server only sessions with a log level
 //     count.
@@ -65,14 +65,14 @@ func (h *inboundHandler) sessionOf(m wire.Message, origin peer.Origin) string {
 		if session := h.peer.OldestSession(); session != "" && !namesOrigin(m) {
 			return session // all sessions belong to the only client
 		}
-		return h.conn.b.set.soleSession()
+		return h.conn.b.set.sessions.sole()
 	case origin.CallEnded, h.conn.b.hasManyStreams(), namesOrigin(m):
 		return ""
 	}
 	// a modern server sends log messages only for calls with a log level
 	if _, server := h.conn.currentPeer(); server.modern {
 		session, _ := h.peer.SoleSessionWhere(func(session string) bool {
-			_, level := h.conn.b.set.requestMeta(session)
+			_, level := h.conn.b.set.sessions.requestMeta(session)
 			return level != ""
 		})
 		return session

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"mcpgateway/backends/internal/loglimit"
@@ -67,78 +65,38 @@ type Backend struct {
 	set       *Set
 	cfg       config.Backend // without filters and instructions, see WithoutRuntimeKeys
 	serverKey string         // identifies the program or URL; see serverKeyOf
-	filters   atomic.Pointer[config.Filters]
 	log       *slog.Logger
 	// rate-limited, for records that may be frequent, such as those about the output of the backend
-	outputLog     *slog.Logger
-	shared        *backendConn
-	limiter       *callLimiter
-	receiveQuota  *transport.ReceiveQuota
-	refreshSignal chan struct{} // capacity 1: some of its lists must be read again
-	// issues that were logged; used by the shared connection only
-	loggedIssues map[catalog.Issue]bool
-	// the backend's own name of a tool → hash of its definition as last listed; used by the
-	// shared connection only
-	toolHashes map[string]string
-
-	serving     context.Context // done when it is removed from the table
-	stopServing context.CancelFunc
-	life        context.Context // done when its connections must end
-	kill        context.CancelCauseFunc
-	running     sync.WaitGroup
-	settled     chan struct{} // closed when status.Settled becomes true
-
-	// serializes the opening of per-session connections, so that no connection is visible before it
-	// has the subscriptions of its session
-	opening sync.Mutex
-
-	mu             sync.Mutex
-	draining       bool
-	perSession     map[string]*backendConn  // session → its connection
-	sessionBreaker supervise.SessionBreaker // shared by the per-session connections
-	detected       detectedGeneration       // generation found by probes and handshakes
-	httpSSE        bool                     // it was found to support HTTP+SSE only
-	stale          [catalog.NumKinds]bool   // lists that must be read again
-	// lists that the backend has announced as changed, or that refreshAll treats as changed
-	announced [catalog.NumKinds]bool
-	status    Status
-	listErrs  [catalog.NumKinds]error // error of the last listing, nil if it succeeded
-	failures  [catalog.NumKinds]listFailures
-	listing   catalog.Listing
-	raw       [catalog.NumKinds][]byte // the lists before filtering (MarshalList); nil = not read
-	// entries of raw, including entries that the filters do not permit
-	items  [catalog.NumKinds][]catalog.Item
-	public [catalog.NumKinds]bool // the backend marks the list as public
-	// everSettled is true if the catalog of the backend is known, from a listing of this run or
-	// from the cache, or the backend has failed once. Unlike status.Settled it includes the cache.
-	everSettled       bool
-	cachedUnprobeable bool // the cache file marks it as unprobeable
-	omitted           [catalog.NumKinds][]catalog.Issue
-	repaired          [catalog.NumKinds][]catalog.Issue
-	suspicious        [catalog.NumKinds][]catalog.Issue
-	// the backend's own name of a tool → its schema, if the schema names headers
-	headerSchemas map[string][]byte
-	expiresAt     [catalog.NumKinds]time.Time // when a list expires; zero = never
+	outputLog    *slog.Logger
+	shared       *backendConn
+	perSession   sessionConns
+	limiter      *callLimiter
+	receiveQuota *transport.ReceiveQuota
+	filters      filterSet
+	lists        *lists
+	reader       *listReader // reads the lists over the shared connection
+	detection    *detection
+	known        knownCatalog
+	lifetime     *lifetime
 }
 
 func newBackend(s *Set, c config.Backend) *Backend {
 	b := &Backend{
-		set:           s,
-		cfg:           c.WithoutRuntimeKeys(),
-		serverKey:     serverKeyOf(&c),
-		log:           s.Log.With("backend", c.Name),
-		refreshSignal: make(chan struct{}, 1),
-		receiveQuota:  transport.NewReceiveQuota(s.receiveLimit()/2, s.receiveQuota),
-		settled:       make(chan struct{}),
-		status:        Status{Name: c.Name},
-		listing:       catalog.Listing{Backend: c.Name, Private: allKinds},
+		set:          s,
+		cfg:          c.WithoutRuntimeKeys(),
+		serverKey:    serverKeyOf(&c),
+		log:          s.Log.With("backend", c.Name),
+		receiveQuota: transport.NewReceiveQuota(s.receiveLimit()/2, s.receiveQuota),
+		detection:    newDetection(&c),
+		lifetime:     newLifetime(s),
 	}
 	filters := c.Filters()
-	b.filters.Store(&filters)
-	b.life, b.kill = context.WithCancelCause(s.life)
-	b.serving, b.stopServing = context.WithCancel(b.life)
+	b.filters.inForce.Store(&filters)
 	b.outputLog = loglimit.New(b.log)
 	b.shared = newBackendConn(b, "")
+	b.lists = newLists(c.Name, &b.filters, &s.sessions, b.shared.wake)
+	b.reader = &listReader{b: b}
+	b.known = newKnownCatalog(b)
 	b.limiter = newCallLimiter(c, b.send)
 	return b
 }
@@ -160,7 +118,7 @@ func (b *Backend) conn(session string, find bool) *backendConn {
 	if session == "" {
 		return b.shared
 	}
-	bc := b.sessionConn(session)
+	bc := b.perSession.get(session)
 	switch {
 	case bc != nil:
 		return bc
@@ -169,13 +127,7 @@ func (b *Backend) conn(session string, find bool) *backendConn {
 	case find:
 		return nil
 	}
-	return b.openSessionConn(session)
-}
-
-func (b *Backend) sessionConn(session string) *backendConn {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.perSession[session]
+	return b.perSession.open(b, session)
 }
 
 // needsSessionConn reports whether a session needs its own connection:
@@ -189,7 +141,7 @@ func (b *Backend) sessionConn(session string) *backendConn {
 //     the session of a legacy client if the backend also supports legacy revisions: see
 //     sessionFollowsClient.
 func (b *Backend) needsSessionConn(session string) bool {
-	d, _ := b.generation()
+	d, _ := b.detection.generation()
 	switch {
 	case b.set.SingleClient:
 		return (d.generation != protocol.Modern || d.bothGenerations && b.cfg.URL == "") &&
@@ -200,131 +152,106 @@ func (b *Backend) needsSessionConn(session string) bool {
 	return d.generation != protocol.Modern || d.bothGenerations && b.sessionFollowsClient(session)
 }
 
-// openSessionConn creates a session's own connection, or returns the connection that another
-// goroutine has just created. The session's accepted subscriptions move there from the shared
-// connection, because from now on the session's calls change the state of another server process.
-// If the session is over, the connection is closed from the start. If the backend is draining, the
-// connection is not stored, and redirects its calls.
-func (b *Backend) openSessionConn(session string) *backendConn {
-	b.opening.Lock()
-	defer b.opening.Unlock()
-	if bc := b.sessionConn(session); bc != nil {
-		return bc
-	}
-	bc := newBackendConn(b, session)
-	if bc.draining = b.isDraining(); bc.draining {
-		return bc // drain moves the session's subscriptions
-	}
-	bc.addSubscriptions(session, b.shared.dropSubscriptions(session, true))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.set.isSessionOpen(session):
-		if b.perSession == nil {
-			b.perSession = make(map[string]*backendConn)
-		}
-		b.perSession[session] = bc
-	default:
-		bc.closed = true
-		bc.sup.Stop(errSessionOver)
-	}
-	return bc
-}
-
-// isDraining reports whether the backend is draining. The result remains valid while b.opening is
-// held.
-func (b *Backend) isDraining() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.draining
-}
-
 // sessionFollowsClient reports whether a session's connection uses the generation of the session's
 // client if the backend supports both generations.
 func (b *Backend) sessionFollowsClient(session string) bool {
-	return b.cfg.Sharing == config.SharingSession && b.set.isSessionClient(session)
+	return b.cfg.Sharing == config.SharingSession && b.set.sessions.isClient(session)
 }
 
 // endSession closes the session's connection, fails the session's calls that wait for a slot and
 // its queued subscribe calls, and removes its subscriptions.
 func (b *Backend) endSession(session string) {
 	failAll(b.limiter.slots.RemoveSession(session), notSent("%w", errSessionOver))
-	b.mu.Lock()
-	bc := b.perSession[session]
-	delete(b.perSession, session)
-	b.mu.Unlock()
-	if bc != nil {
+	if bc := b.perSession.removeSession(session); bc != nil {
 		bc.close()
 	}
+	b.lists.forgetSession(session)
 	b.shared.endSession(session)
+}
+
+// conns returns the shared and the per-session connections.
+func (b *Backend) conns() []*backendConn {
+	return append([]*backendConn{b.shared}, b.perSession.all()...)
+}
+
+// setFilters replaces the filters, updates the listing to the entries that the new filters permit,
+// and restores the subscriptions that are permitted again. It reports false if the filters are
+// unchanged.
+func (b *Backend) setFilters(f config.Filters) bool {
+	previous := b.filters.inForce.Load()
+	if slices.EqualFunc(previous.All(), f.All(), config.Filter.Equal) {
+		return false
+	}
+	b.logUnmatched(b.lists.setFilters(f))
+	for _, bc := range b.conns() {
+		bc.resubscribePermitted(previous.Resources, f.Resources)
+	}
+	return true
+}
+
+func (b *Backend) logUnmatched(texts []string) {
+	for _, text := range texts {
+		b.outputLog.Warn("filter globs without a match", "text", text)
+	}
 }
 
 // Status returns the status of the backend.
 func (b *Backend) Status() Status {
-	lazy, warning := b.needsNoStart(), b.set.containers.Warning(b.containerBackend())
-	b.mu.Lock()
-	s := b.status
-	s.ContainerWarning = warning
-	s.Omitted, s.Repaired = slices.Concat(b.omitted[:]...), slices.Concat(b.repaired[:]...)
-	for k, issues := range b.suspicious {
-		for _, f := range issues {
-			if b.isSuspicious(catalog.Kind(k), f) {
-				s.Suspicious = append(s.Suspicious, f)
-			}
-		}
-	}
-	b.mu.Unlock()
+	s := Status{Name: b.cfg.Name, ContainerWarning: b.set.containers.Warning(b.containerBackend())}
+	b.lists.fill(&s)
+	s.Settled = s.Settled || b.needsNoStart()
+	s.Server, s.Revision = b.detection.serverName()
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
-	s.Settled = s.Settled || lazy
 	s.State, s.Err, s.NextTry = b.shared.sup.State(), b.shared.sup.Problem(), b.shared.sup.RetryAt()
 	return s
-}
-
-// currentListing returns the known listing of the backend, and everSettled.
-func (b *Backend) currentListing() (catalog.Listing, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	l := b.listing
-	for k := range l.Unknown {
-		l.Unknown[k] = b.raw[k] == nil
-	}
-	return l, b.everSettled
 }
 
 // whyUnlisted returns the reason that the backend has never listed its tools, nil if it has listed
 // them or no reason is known.
 func (b *Backend) whyUnlisted() error {
-	b.mu.Lock()
-	known, listErrs := b.raw[catalog.Tools] != nil, b.listErrs
-	b.mu.Unlock()
+	err, known := b.lists.whyNoTools()
 	if known {
 		return nil
 	}
-	return cmp.Or(b.shared.whyUnavailable(), cmp.Or(listErrs[:]...))
+	return cmp.Or(b.shared.whyUnavailable(), err)
 }
 
-// settle notes that the backend has listed its catalog or failed. If counts is false, the backend
-// does not become settled. update is called with b.mu held and reports whether there is anything to
-// publish; nil = nothing. settle publishes a View if update reports true or everSettled becomes
-// true, provided that the backend is in the current table.
-func (b *Backend) settle(counts bool, update func() (changed bool)) {
-	took := time.Since(b.shared.startTime())
-	b.mu.Lock()
-	if counts && !b.status.Settled {
-		b.status.Settled = true
-		close(b.settled)
+// settle notes that the backend has failed, and publishes a View if that changes it.
+func (b *Backend) settle() {
+	if b.lists.settle(time.Since(b.shared.startTime())) {
+		b.publish()
 	}
-	b.status.StartupTime = took
-	changed := counts && !b.everSettled
-	b.everSettled = b.everSettled || counts
-	if update != nil && update() {
-		changed = true
-	}
-	b.mu.Unlock()
-	if changed && b.set.current().has(b) {
+}
+
+// publish publishes a View if the backend is in the current table.
+func (b *Backend) publish() {
+	if b.set.current().has(b) {
 		b.set.publish()
 	}
+}
+
+// needsNoStart reports whether the backend is listed from its cache and started on demand.
+func (b *Backend) needsNoStart() bool {
+	_, settled := b.lists.current()
+	return b.cfg.Lazy && settled && !b.set.NoRestart && !b.set.IgnoreCache
+}
+
+// wakeIfUnlisted starts the shared connection if the backend has neither been listed nor failed in
+// this run: the backend is in use, and its lists may differ from the cache.
+func (b *Backend) wakeIfUnlisted() {
+	if !b.lists.wasListed() {
+		b.shared.wake()
+	}
+}
+
+// withStartTimeout bounds ctx by start_timeout, if there is one; why is the cause of the timeout.
+func (b *Backend) withStartTimeout(ctx context.Context,
+	why error) (context.Context, context.CancelFunc) {
+	if b.cfg.StartTimeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, b.cfg.StartTimeout, why)
 }
 
 // Errors of calls that end because the gateway shuts down, or because their session is over.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"mcpgateway/backends/internal/supervise"
-	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 )
 
@@ -72,9 +71,6 @@ type backendConn struct {
 	// URIs to which the server must still be subscribed: see takeOverSubscriptions and
 	// resubscribePermitted
 	resubscribeURIs []string
-
-	// changed lists of which the client is notified after the refresh; guarded by b.mu
-	notifyAfterRefresh [catalog.NumKinds]bool
 }
 
 func newBackendConn(b *Backend, session string) *backendConn {
@@ -139,7 +135,7 @@ func (bc *backendConn) wakeLocked() {
 			}
 		}
 	case bc.running || bc.closed:
-	case bc.b.goWorker(bc.runPerSession):
+	case bc.b.lifetime.goWorker(bc.runPerSession):
 		bc.running = true
 	default:
 		bc.sup.Stop(errStopped)
@@ -229,7 +225,7 @@ func (bc *backendConn) markStopped(why error) {
 func (bc *backendConn) failCalls(dropped []*queuedCall, why error) {
 	failAll(dropped, why)
 	if !bc.isPerSession() {
-		bc.b.settle(true, nil)
+		bc.b.settle()
 	}
 }
 

@@ -8,21 +8,7 @@ import (
 	"mcpgateway/backends/internal/catalogcache"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/protocol"
 )
-
-// cache returns the file with the last known catalog of the backend, the zero Cache if there are no
-// caches.
-func (b *Backend) cache() catalogcache.Cache {
-	if b.set.StateDir == "" {
-		return catalogcache.Cache{}
-	}
-	return catalogcache.Cache{
-		Path:    catalogcache.Path(b.set.StateDir, b.cfg.Name, b.serverKey),
-		MaxSize: catalog.NumKinds * int64(b.set.MaxMessage),
-		Log:     b.log,
-	}
-}
 
 // serverKeyOf returns a text that is the same for two backends with the same command, arguments and
 // directory, the same URL, or the same embedded server.
@@ -32,82 +18,60 @@ func serverKeyOf(c *config.Backend) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// loadCache reads the cached catalog. If the catalog is incomplete, or Options.IgnoreCache is set,
-// only the generation is used.
-func (b *Backend) loadCache() {
-	c, ok := b.cache().Load()
+// A knownCatalog connects the lists and the detection of a backend with the cache file, which has
+// both from earlier runs of the gateway.
+type knownCatalog struct {
+	file      catalogcache.Cache // the zero Cache if there are no caches
+	lists     *lists
+	detection *detection
+}
+
+func newKnownCatalog(b *Backend) knownCatalog {
+	kc := knownCatalog{lists: b.lists, detection: b.detection}
+	if b.set.StateDir != "" {
+		kc.file = catalogcache.Cache{
+			Path:    catalogcache.Path(b.set.StateDir, b.cfg.Name, b.serverKey),
+			MaxSize: catalog.NumKinds * int64(b.set.MaxMessage),
+			Log:     b.log,
+		}
+	}
+	return kc
+}
+
+// load reads the cache file. If its catalog is incomplete, because the backend ended before all
+// lists were read, or if generationOnly is set, only the generation is used.
+func (kc knownCatalog) load(generationOnly bool) {
+	c, ok := kc.file.Load()
 	if !ok {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if c.Unprobeable {
-		b.detected, b.cachedUnprobeable = detectedGeneration{generation: protocol.Legacy,
-			unprobeable: true},
-			true
+		kc.detection.loadUnprobeable()
 	}
-	if b.set.IgnoreCache {
-		return
-	}
-	if !catalogcache.IsComplete(c.Raw) {
-		return // the backend ended before all lists were read
-	}
-	b.raw = c.Raw
-	b.listing.Instructions, b.listing.Capabilities = c.Instructions, c.Capabilities
-	for k := range catalog.Kind(catalog.NumKinds) {
-		b.setItemsLocked(k, c.Items[k])
-	}
-	b.everSettled = true
-}
-
-// saveCache writes the catalog if it has changed, and otherwise records that the file is used. A
-// list that was never read is not in the file. A failure is logged.
-func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
-	d, configured := b.generation()
-	unprobeable := d.unprobeable && !configured
-	b.mu.Lock()
-	known := b.cachedUnprobeable == unprobeable && b.listing.Instructions == s.instructions() &&
-		string(b.listing.Capabilities) == string(s.Capabilities)
-	for k := range raw {
-		known = known && string(raw[k]) == string(b.raw[k])
-	}
-	b.mu.Unlock()
-	cache := b.cache()
-	if known {
-		cache.Touch()
-		return
-	}
-	if cache.Save(catalogcache.Content{Instructions: s.instructions(),
-		Capabilities: s.Capabilities, Unprobeable: unprobeable, Raw: raw}) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.cachedUnprobeable = unprobeable
+	if !generationOnly && catalogcache.IsComplete(c.Raw) {
+		kc.lists.load(&c)
 	}
 }
 
-// copyFrom copies the known state of the backend old, which has the same name, if both have the
-// same serverKey. The effect is like that of the cache: if the catalog of old is incomplete, only
-// the generation and the transport are copied.
-func (b *Backend) copyFrom(old *Backend) {
-	if b.serverKey != old.serverKey {
-		return
+// save writes lists to the file if anything has changed, and otherwise records that the file is
+// used. A list that was never read is not in the file. A failure is logged.
+func (kc knownCatalog) save(raw [catalog.NumKinds][]byte, s serverInfo) {
+	unprobeable, cached := kc.detection.unprobeable()
+	c := catalogcache.Content{Instructions: s.instructions(), Capabilities: s.Capabilities,
+		Unprobeable: unprobeable, Raw: raw}
+	if cached == unprobeable && kc.lists.matches(&c) {
+		kc.file.Touch()
+	} else if kc.file.Save(c) {
+		kc.detection.setCachedUnprobeable(unprobeable)
 	}
-	old.mu.Lock()
-	raw, listing, detection, httpSSE, cachedUnprobeable, everSettled := old.raw, old.listing,
-		old.detected, old.httpSSE,
-		old.cachedUnprobeable, old.everSettled
-	old.mu.Unlock()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.detected, b.httpSSE, b.cachedUnprobeable = detection, httpSSE, cachedUnprobeable
-	if !everSettled || !catalogcache.IsComplete(raw) {
-		return
-	}
-	b.raw, b.everSettled = raw, true
-	b.listing.Instructions, b.listing.Capabilities = listing.Instructions, listing.Capabilities
-	for k := range catalog.Kind(catalog.NumKinds) {
-		if page, err := catalog.ParsePage(k, raw[k]); err == nil {
-			b.setItemsLocked(k, page.Items)
-		}
+}
+
+// copyFrom copies what is known of the same server behind a backend that is being replaced. The
+// effect is like that of load: if the catalog is incomplete, only the generation and the transport
+// are copied.
+func (kc knownCatalog) copyFrom(old knownCatalog) {
+	kc.detection.copyFrom(old.detection)
+	if c, known := old.lists.content(); known && catalogcache.IsComplete(c.Raw) {
+		kc.lists.load(&c)
 	}
 }

@@ -65,28 +65,28 @@ func (s *Set) CloseSession(id string) {
 	}
 }
 
-// isSessionClient reports whether id is the session of a legacy client.
-func (s *Set) isSessionClient(id string) bool {
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	one := s.sessions.byID[id]
+// isClient reports whether id is the session of a legacy client.
+func (cs *clientSessions) isClient(id string) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	one := cs.byID[id]
 	return one != nil && !one.modern
 }
 
-func (s *Set) isSessionOpen(id string) bool {
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	return s.sessions.byID[id] != nil
+func (cs *clientSessions) isOpen(id string) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.byID[id] != nil
 }
 
-// soleSession is meant for Options.SingleClient. It returns the session of the only client, "" if
+// sole is meant for Options.SingleClient. It returns the session of the only client, "" if
 // the client has none. If the client has several, because it also sends modern requests,
-// soleSession returns the session that was opened last.
-func (s *Set) soleSession() string {
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
+// sole returns the session that was opened last.
+func (cs *clientSessions) sole() string {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	sole, last := "", 0
-	for id, one := range s.sessions.byID {
+	for id, one := range cs.byID {
 		if one.order > last {
 			sole, last = id, one.order
 		}
@@ -96,19 +96,19 @@ func (s *Set) soleSession() string {
 
 // requestMeta returns the client metadata of a session for a modern request: the capabilities of
 // its client, and its log level. For an unknown session these are {} and "".
-func (s *Set) requestMeta(id string) (capabilities []byte, level string) {
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	if one := s.sessions.byID[id]; one != nil {
+func (cs *clientSessions) requestMeta(id string) (capabilities []byte, level string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if one := cs.byID[id]; one != nil {
 		return one.modernCapabilities, one.level
 	}
 	return emptyObject, ""
 }
 
-func (s *Set) clientCapabilities(id string) []byte {
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	if one := s.sessions.byID[id]; one != nil {
+func (cs *clientSessions) capabilities(id string) []byte {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if one := cs.byID[id]; one != nil {
 		return one.capabilities
 	}
 	return emptyObject

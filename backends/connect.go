@@ -18,7 +18,7 @@ func (bc *backendConn) connect(ctx context.Context) error {
 	}
 	bc.probeErr = nil
 	if !bc.reachedReady() {
-		bc.b.forgetGeneration()
+		bc.b.detection.forgetGeneration()
 	}
 	return err
 }
@@ -29,7 +29,7 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 	if bc.b.cfg.URL == "" {
 		return bc.runConn(ctx, dialStdio)
 	}
-	d, configured := bc.b.generation()
+	d, configured := bc.b.detection.generation()
 	if d.generation != protocol.Legacy && !bc.followsClient() {
 		err := bc.runConn(ctx, dialHTTPStateless)
 		switch {
@@ -41,7 +41,7 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 			return err
 		}
 		bc.log.Debug("legacy backend detected", "err", err)
-		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
+		bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
 		legacyErr := bc.connectHTTP(ctx)
 		if other, ok := errors.AsType[retryOtherError](legacyErr); ok {
 			return other.error // it was sent server/discover a moment ago
@@ -58,12 +58,12 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGeneration,
 	refusal error) error {
 	if d.generation == protocol.Modern {
-		bc.b.setGeneration(detectedGeneration{})
+		bc.b.detection.setGeneration(detectedGeneration{})
 		return refusal
 	}
 	bc.log.Debug("server/discover inconclusive; trying initialize", "err", refusal)
 	bc.probeErr = refusal
-	bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
+	bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
 	err := bc.connectHTTP(ctx)
 	if other, ok := errors.AsType[retryOtherError](err); ok {
 		err = other.error // server/discover was sent a moment ago
@@ -77,13 +77,13 @@ func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGener
 // fails to become ready.
 func (bc *backendConn) connectHTTP(ctx context.Context) error {
 	mode := dialHTTPStreamable
-	if bc.b.usesHTTPSSE() {
+	if bc.b.detection.usesHTTPSSE() {
 		mode = dialHTTPSSE
 	}
 	err := bc.runConn(ctx, mode)
 	if !bc.b.fallsBackToSSE(err) {
 		if mode == dialHTTPSSE && !bc.reachedReady() {
-			bc.b.setHTTPSSE(false)
+			bc.b.detection.setHTTPSSE(false)
 		}
 		return err
 	}
@@ -98,14 +98,14 @@ func (bc *backendConn) connectHTTP(ctx context.Context) error {
 // mayBeLegacy reports whether initialize is sent at once after a connection failed with err,
 // provided that the generation is not configured.
 func (bc *backendConn) mayBeLegacy(err error) bool {
-	d, _ := bc.b.generation()
+	d, _ := bc.b.detection.generation()
 	return isA[legacyServerError](err) ||
 		d.generation == protocol.UnknownGeneration && isA[undecidedError](err)
 }
 
 // reconnectsAtOnce reports whether another connection follows at once after err.
 func (bc *backendConn) reconnectsAtOnce(err error) bool {
-	_, configured := bc.b.generation()
+	_, configured := bc.b.detection.generation()
 	return bc.b.fallsBackToSSE(err) || isA[retryOtherError](err) ||
 		!configured && bc.mayBeLegacy(err) || errors.Is(err, errMergedIntoShared)
 }

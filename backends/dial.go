@@ -120,9 +120,7 @@ func stallTimeout(callTimeout time.Duration) time.Duration {
 func (b *Backend) requestHeaders(m wire.Message) map[string]string {
 	var schema []byte
 	if m.Method() == protocol.MethodToolsCall {
-		b.mu.Lock()
-		schema = b.headerSchemas[m.Name()]
-		b.mu.Unlock()
+		schema = b.lists.headerSchema(m.Name())
 	}
 	return protocol.RequestHeaders(m, schema)
 }
@@ -136,17 +134,4 @@ func (b *Backend) hasManyStreams() bool { return b.cfg.URL != "" }
 // HTTP, and the configuration does not exclude HTTP+SSE.
 func (b *Backend) fallsBackToSSE(err error) bool {
 	return errors.Is(err, httpclient.ErrNotStreamable) && b.cfg.Transport != config.TransportHTTP
-}
-
-// usesHTTPSSE reports whether the backend is dialled over HTTP+SSE.
-func (b *Backend) usesHTTPSSE() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.httpSSE || b.cfg.Transport == config.TransportSSE
-}
-
-func (b *Backend) setHTTPSSE(on bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.httpSSE = on
 }

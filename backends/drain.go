@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"mcpgateway/backends/internal/limiter"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 )
@@ -22,58 +23,27 @@ import (
 
 // start starts the backend. It runs while it is in the table and Set.Run runs.
 func (b *Backend) start() {
-	b.mu.Lock()
-	ok := b.draining || b.goWorker(b.shared.runShared)
-	b.mu.Unlock()
-	if !ok {
+	if !b.lifetime.goWorker(b.shared.runShared) {
 		b.shared.markStopped(errStopped)
 	}
 }
 
-// goWorker starts a goroutine of the backend by Set.goWorker. The context of f is done when the
-// backend is removed or the gateway ends. f must then end as soon as its calls in flight have
-// ended. goWorker reports false if the gateway is ending.
-func (b *Backend) goWorker(f func(serving context.Context)) bool {
-	b.running.Add(1)
-	ok := b.set.goWorker(func(context.Context) {
-		defer b.running.Done()
-		f(b.serving)
-	})
-	if !ok {
-		b.running.Done()
-	}
-	return ok
-}
-
 // drain takes a removed backend out of service. It does not wait for its calls in flight.
 func (b *Backend) drain() {
-	// prevents the opening of per-session connections, so that each subscription is found
-	b.opening.Lock()
-	b.mu.Lock()
-	b.draining = true
-	conns := []*backendConn{b.shared}
-	for _, bc := range b.perSession {
-		conns = append(conns, bc)
-	}
-	b.mu.Unlock()
-	b.opening.Unlock()
 	var queued []*queuedCall
-	for _, bc := range conns {
+	for _, bc := range append([]*backendConn{b.shared}, b.perSession.drain()...) {
 		calls, subscribed := bc.startDraining()
 		queued = append(queued, calls...)
 		for session, uris := range subscribed {
 			b.redirectSubscriptions(session, uris)
 		}
 	}
-	b.stopServing()
+	b.lifetime.remove()
 	queued = append(queued, b.limiter.slots.Close()...)
 	for _, q := range queued {
 		b.redirect(q)
 	}
-	b.set.goWorker(func(context.Context) {
-		b.running.Wait()
-		b.set.removeDrained(b)
-	})
+	b.lifetime.whenEnded(func() { b.set.removeDrained(b) })
 }
 
 // startDraining stops the sending of calls. It returns the queued calls, and the accepted
@@ -149,7 +119,7 @@ func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 		return
 	}
 	defer bc.mu.Unlock()
-	if !bc.b.set.isSessionOpen(session) {
+	if !bc.b.set.sessions.isOpen(session) {
 		return // after this check, CloseSession removes the subscriptions
 	}
 	for _, uri := range uris {
@@ -176,11 +146,11 @@ func (bc *backendConn) resubscribeLocked() {
 	}
 	bc.resubscribeURIs = nil
 	p, s := bc.peer, bc.server
-	bc.b.goWorker(func(ctx context.Context) {
+	bc.b.lifetime.goWorker(func(ctx context.Context) {
 		if s.has("resources", "subscribe") {
 			ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 			defer cancel()
-			bc.sendRestoring(ctx, p, subscribeRequests(bc.b.permittedURIs(uris)))
+			bc.sendRestoring(ctx, p, subscribeRequests(bc.b.filters.permittedURIs(uris)))
 		}
 		for _, uri := range uris {
 			bc.forwardUpdate(updatedNotification(uri), contract.Attribution{})
@@ -192,7 +162,6 @@ func (bc *backendConn) resubscribeLocked() {
 // start, the successor is started again at once, because the removed backend may have been the
 // reason.
 func (s *Set) removeDrained(b *Backend) {
-	b.kill(nil)
 	s.mu.Lock()
 	m := *s.current()
 	m.draining = slices.DeleteFunc(slices.Clone(m.draining),
@@ -214,7 +183,22 @@ func (s *Set) limitDraining() {
 	number := make(map[string]int)
 	for _, b := range slices.Backward(s.current().draining) {
 		if number[b.cfg.Name]++; number[b.cfg.Name] > maxDraining {
-			b.kill(errTooManyReloads)
+			b.lifetime.kill(errTooManyReloads)
 		}
 	}
+}
+
+// resubscribePermitted subscribes the server to the subscribed URIs that the new filter (after)
+// permits and the previous filter (before) did not permit. A server that was started under the
+// previous filter is not subscribed to them.
+func (bc *backendConn) resubscribePermitted(before, after config.Filter) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	for _, uri := range bc.subs.acceptedURIs() {
+		if !before.PermitsURI(uri) && after.PermitsURI(uri) {
+			bc.resubscribeURIs = append(bc.resubscribeURIs, uri)
+		}
+	}
+	bc.resubscribeLocked()
+	bc.signalReopen()
 }

@@ -3,6 +3,7 @@ package backends
 import (
 	"errors"
 	"strings"
+	"sync"
 
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/protocol"
@@ -10,6 +11,9 @@ import (
 	"mcpgateway/internal/transport/httpclient"
 	"mcpgateway/internal/wire"
 )
+
+// unprobeableLegacy is the generation of a backend that ended or became silent when it was probed.
+var unprobeableLegacy = detectedGeneration{generation: protocol.Legacy, unprobeable: true}
 
 // A detectedGeneration is the protocol generation of a backend as found by probes and handshakes.
 type detectedGeneration struct {
@@ -27,7 +31,7 @@ type detectedGeneration struct {
 // connection of a client: some servers can send certain requests in one generation only. If the
 // configuration sets the generation, followsClient reports false.
 func (bc *backendConn) followsClient() bool {
-	d, configured := bc.b.generation()
+	d, configured := bc.b.detection.generation()
 	set := bc.b.set
 	switch {
 	case configured, d.generation == protocol.Modern && !d.bothGenerations:
@@ -37,38 +41,118 @@ func (bc *backendConn) followsClient() bool {
 	case bc.isPerSession():
 		return d.bothGenerations && bc.b.sessionFollowsClient(bc.session)
 	}
-	return set.SingleClient && bc.b.cfg.URL == "" && set.isSessionClient(set.soleSession())
+	return set.SingleClient && bc.b.cfg.URL == "" && set.sessions.isClient(set.sessions.sole())
+}
+
+// detection contains what the connections of a backend have found out about its server.
+type detection struct {
+	configured protocol.Generation // set by era or transport; UnknownGeneration = not configured
+	onlySSE    bool                // transport: sse
+	hasURL     bool
+
+	mu                sync.Mutex
+	found             detectedGeneration // generation found by probes and handshakes
+	httpSSE           bool               // it was found to support HTTP+SSE only
+	cachedUnprobeable bool               // the cache file marks it as unprobeable
+	// name/version and revision of the server, from the last handshake over the shared connection
+	server, revision string
+}
+
+func newDetection(c *config.Backend) *detection {
+	d := &detection{onlySSE: c.Transport == config.TransportSSE, hasURL: c.URL != ""}
+	switch {
+	case c.Generation == config.GenerationLegacy || d.onlySSE:
+		d.configured = protocol.Legacy
+	case c.Generation == config.GenerationModern:
+		d.configured = protocol.Modern
+	}
+	return d
 }
 
 // generation returns the generation of the backend, and whether the configuration sets it (by era
 // or transport).
-func (b *Backend) generation() (d detectedGeneration, configured bool) {
-	switch {
-	case b.cfg.Generation == config.GenerationLegacy || b.cfg.Transport == config.TransportSSE:
-		return detectedGeneration{generation: protocol.Legacy}, true
-	case b.cfg.Generation == config.GenerationModern:
-		return detectedGeneration{generation: protocol.Modern}, true
+func (d *detection) generation() (g detectedGeneration, configured bool) {
+	if d.configured != protocol.UnknownGeneration {
+		return detectedGeneration{generation: d.configured}, true
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.detected, false
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.found, false
 }
 
-func (b *Backend) setGeneration(d detectedGeneration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.detected = d
+func (d *detection) setGeneration(g detectedGeneration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found = g
 }
 
 // forgetGeneration resets a detected legacy generation after a failed start, because the detection
 // may have been wrong. A child process that is unprobeable remains so. A server behind a URL is
 // probed again, because a probe takes one timeout at most.
-func (b *Backend) forgetGeneration() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.detected.generation == protocol.Legacy && (!b.detected.unprobeable || b.cfg.URL != "") {
-		b.detected = detectedGeneration{}
+func (d *detection) forgetGeneration() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.found.generation == protocol.Legacy && (!d.found.unprobeable || d.hasURL) {
+		d.found = detectedGeneration{}
 	}
+}
+
+// usesHTTPSSE reports whether the backend is dialled over HTTP+SSE.
+func (d *detection) usesHTTPSSE() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.httpSSE || d.onlySSE
+}
+
+func (d *detection) setHTTPSSE(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.httpSSE = on
+}
+
+// setServer notes the server of the shared connection.
+func (d *detection) setServer(s serverInfo) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.server, d.revision = s.displayName(), s.ProtocolVersion
+}
+
+// serverName returns the name/version and the revision of the last server; "" = none yet.
+func (d *detection) serverName() (server, revision string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.server, d.revision
+}
+
+// copyFrom copies the detected generation and transport of the same server.
+func (d *detection) copyFrom(old *detection) {
+	old.mu.Lock()
+	found, httpSSE, cached := old.found, old.httpSSE, old.cachedUnprobeable
+	old.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found, d.httpSSE, d.cachedUnprobeable = found, httpSSE, cached
+}
+
+// loadUnprobeable is called if the cache file marks the backend as unprobeable.
+func (d *detection) loadUnprobeable() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found = unprobeableLegacy
+	d.cachedUnprobeable = true
+}
+
+// unprobeable returns whether the backend is unprobeable, and whether the cache file says so.
+func (d *detection) unprobeable() (is, cached bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.found.unprobeable && d.configured == protocol.UnknownGeneration, d.cachedUnprobeable
+}
+
+func (d *detection) setCachedUnprobeable(cached bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cachedUnprobeable = cached
 }
 
 // A retryOtherError is the error of a failed connection after which the other generation may work.

@@ -25,7 +25,7 @@ import (
 // other generation must be tried.
 func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 	mode dialMode) (serverInfo, error) {
-	d, configured := bc.b.generation()
+	d, configured := bc.b.detection.generation()
 	follows := bc.followsClient()
 	var s serverInfo
 	var err error
@@ -49,10 +49,10 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 		switch {
 		case follows && isA[*wire.Error](err):
 			// after any error, because server/discover was not sent yet
-			bc.b.setGeneration(detectedGeneration{generation: protocol.Modern})
+			bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Modern})
 			err = retryOtherError{err}
 		case !configured && isModernRefusal(err):
-			bc.b.setGeneration(detectedGeneration{})
+			bc.b.detection.setGeneration(detectedGeneration{})
 			err = retryOtherError{err}
 		case bc.b.cfg.Generation == config.GenerationLegacy && isModernRefusal(err):
 			err = fmt.Errorf("it may speak only %s: remove `era: legacy` (%w)",
@@ -64,15 +64,15 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 	}
 	switch {
 	case s.modern:
-		bc.b.setGeneration(detectedGeneration{generation: protocol.Modern,
+		bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Modern,
 			bothGenerations: s.bothGenerations})
 	case errors.Is(bc.probeErr, errNoDiscoverResult):
-		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
+		bc.b.detection.setGeneration(unprobeableLegacy)
 	}
 	bc.mu.Lock()
 	bc.server, bc.sentLevel = s, ""
 	bc.mu.Unlock()
-	bc.b.onReady(bc, s)
+	bc.noteReady(s)
 	switch {
 	case isA[undecidedError](bc.probeErr):
 		bc.log.Info(
@@ -195,9 +195,9 @@ func counterOfferedRevision(err error) string {
 func (bc *backendConn) capabilitiesToDeclare() []byte {
 	session := bc.session
 	if session == "" && bc.b.set.SingleClient {
-		session = bc.b.set.soleSession()
+		session = bc.b.set.sessions.sole()
 	}
-	return bc.b.set.clientCapabilities(session)
+	return bc.b.set.sessions.capabilities(session)
 }
 
 // capabilitiesDiffer reports whether the backend is legacy and the capabilities declared to it
@@ -212,8 +212,8 @@ func (bc *backendConn) capabilitiesDiffer(session string) bool {
 }
 
 func (bc *backendConn) capabilitiesDifferLocked(session string) bool {
-	return bc.b.set.isSessionOpen(session) && !sameJSON(bc.declaredCapabilities,
-		bc.b.set.clientCapabilities(session))
+	return bc.b.set.sessions.isOpen(session) && !sameJSON(bc.declaredCapabilities,
+		bc.b.set.sessions.capabilities(session))
 }
 
 func sameJSON(a, b []byte) bool {
@@ -225,18 +225,15 @@ func sameJSON(a, b []byte) bool {
 		bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// onReady logs the server of a connection. It stores the server of the shared connection in the
+// noteReady logs the server of a connection. It notes the server of the shared connection for the
 // status.
-func (b *Backend) onReady(bc *backendConn, s serverInfo) {
+func (bc *backendConn) noteReady(s serverInfo) {
 	if bc.isPerSession() {
 		bc.log.Debug("backend ready for a session", "server", s.displayName(),
 			"revision", s.ProtocolVersion)
 		return
 	}
-	b.mu.Lock()
-	b.status.Server = s.displayName()
-	b.status.Revision = s.ProtocolVersion
-	b.mu.Unlock()
+	bc.b.detection.setServer(s)
 	bc.log.Info("backend ready", "server", s.displayName(), "revision", s.ProtocolVersion)
 }
 
@@ -264,7 +261,8 @@ func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer,
 	bc.mu.Lock()
 	missed, bc.resubscribeURIs = bc.subs.acceptedURIs(), nil
 	bc.mu.Unlock()
-	bc.sendRestoring(ctx, p, append(requests, subscribeRequests(bc.b.permittedURIs(missed))...))
+	permitted := bc.b.filters.permittedURIs(missed)
+	bc.sendRestoring(ctx, p, append(requests, subscribeRequests(permitted)...))
 	return missed
 }
 

@@ -12,7 +12,7 @@ var headerAnnotation = []byte(protocol.HeaderAnnotation)
 // fixHeaderAnnotations handles tools with invalid annotations for headers. The specification
 // ("tools") requires leaving out such a tool of a modern server over HTTP. For any other server the
 // annotations have no meaning. They are removed, so that no client leaves out a working tool.
-func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
+func (lr *listReader) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
 	kept := page.Items[:0]
 	for _, item := range page.Items {
 		schema := item.Schema()
@@ -22,7 +22,7 @@ func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
 		}
 		switch {
 		case problem == "":
-		case s.modern && b.cfg.URL != "":
+		case s.modern && lr.b.cfg.URL != "":
 			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: problem})
 			continue
 		default:

@@ -2,9 +2,7 @@ package backends
 
 import (
 	"errors"
-	"slices"
 
-	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 )
 
@@ -16,7 +14,7 @@ var errIdle = errors.New("idle (idle_stop)")
 // calls in flight or queued, open requests of the server, subscriptions, or lists that must be
 // read. A call that arrives at this moment is queued for the next start.
 func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
-	unread := !bc.isPerSession() && bc.b.hasUnreadLists()
+	unread := !bc.isPerSession() && bc.b.lists.hasUnread()
 	bc.mu.Lock()
 	var listen *peer.Call
 	if bc.listen != nil {
@@ -34,14 +32,6 @@ func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
 		bc.log.Info("idle backend stopped", "dur", bc.b.cfg.IdleStop)
 	}
 	return stops
-}
-
-// hasUnreadLists reports whether the tools were never listed, or changed lists were not read yet. A
-// backend whose tools were never listed gets no calls that would start it again.
-func (b *Backend) hasUnreadLists() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.raw[catalog.Tools] == nil || slices.Contains(b.stale[:], true)
 }
 
 // isProcess reports whether the backend is a process.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"mcpgateway/catalog"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -83,14 +82,10 @@ func (h *inboundHandler) HandleRequest(r *peer.Request) {
 // HandleNotification implements peer.Handler.
 func (h *inboundHandler) HandleNotification(m wire.Message, origin peer.Origin) {
 	method := m.Method()
-	switch {
-	case h.conn.isPerSession() && h.conn.b.requestRefresh(method,
-		func(k catalog.Kind) { h.conn.notifyAfterRefresh[k] = true }):
-		// The lists are read over the shared connection, but the server of this session has
-		// announced a change, and the client may expect the announcement. The client is notified
-		// after the refresh, so that it does not read the old list.
-		return
-	case !h.conn.isPerSession() && h.conn.b.listChanged(method):
+	// The lists are read over the shared connection, but if the server of a session has announced
+	// a change, its client may expect the announcement. The client is notified after the refresh,
+	// so that it does not read the old list.
+	if h.conn.b.lists.listChanged(method, h.conn.session) {
 		return
 	}
 	if _, server := h.conn.currentPeer(); server.modern {

@@ -20,7 +20,7 @@ func (bc *backendConn) setIssue(which supervise.HealthIssue, err error) {
 	bc.mu.Unlock()
 	switch {
 	case before == after:
-	case after == Degraded && which != supervise.IssueLists: // logged by readLists
+	case after == Degraded && which != supervise.IssueLists: // logged by listReader
 		bc.log.Warn("backend degraded; calls still sent to it", "err", err)
 	case before == Degraded && after == Ready:
 		bc.log.Info("backend no longer degraded")
@@ -56,9 +56,9 @@ func (bc *backendConn) noteReachability(err error) {
 	case !bc.b.hasManyStreams():
 	case unreachable && !bc.unreachable.Load():
 		bc.setIssue(supervise.IssueUnreachable, err)
-		bc.b.refreshTools()
+		bc.b.lists.refreshTools()
 	case !unreachable && (err == nil || isA[*httpclient.StatusError](err)) && bc.unreachable.Load():
 		bc.setIssue(supervise.IssueUnreachable, nil)
-		bc.b.refreshAll()
+		bc.b.lists.refreshAll()
 	}
 }

@@ -29,6 +29,7 @@ var allKinds = [catalog.NumKinds]bool{true, true, true, true}
 type listRead struct {
 	kind        catalog.Kind
 	items       []catalog.Item
+	raw         []byte          // the complete list before filtering (MarshalList)
 	omitted     []catalog.Issue // entries that were left out
 	repaired    []catalog.Issue
 	suspicious  []catalog.Issue // entries that some clients may not accept
@@ -42,11 +43,22 @@ type listRead struct {
 	done        bool
 }
 
-// readLists reads lists in parallel, and publishes them. If a list cannot be read, the failure is
-// logged (see countListFailure), the last listing remains, and the list is read again later. If the
-// connection has ended meanwhile, only complete lists are published, and none if ctx was cancelled.
-func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo,
+// A listReader reads the lists of a backend over its shared connection, stores them, and logs what
+// is wrong with them. One goroutine at a time uses it.
+type listReader struct {
+	b        *Backend
+	failures [catalog.NumKinds]listFailures
+	logged   map[catalog.Issue]bool // issues that were logged
+	// the backend's own name of a tool → hash of its definition as last listed
+	toolHashes map[string]string
+}
+
+// read reads lists in parallel, and publishes them. If a list cannot be read, the failure is logged
+// (see countFailure), the last listing remains, and the list is read again later. If the connection
+// has ended meanwhile, only complete lists are published, and none if ctx was cancelled.
+func (lr *listReader) read(ctx context.Context, p *peer.Peer, s serverInfo,
 	which [catalog.NumKinds]bool) {
+	b := lr.b
 	var read []*listRead
 	for k := range catalog.Kind(catalog.NumKinds) {
 		if which[k] {
@@ -54,12 +66,9 @@ func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo,
 				seenCursors: make(map[string]bool), public: s.modern})
 		}
 	}
-	b.readPages(ctx, p, s, read)
+	lr.readPages(ctx, p, s, read)
 	if ctx.Err() == context.Canceled { // the connection is over; runConn reports the reason
-		b.mu.Lock()
-		raw := b.raw
-		b.mu.Unlock()
-		b.saveCache(raw, s)
+		b.known.save(b.lists.raw(), s)
 		return
 	}
 	now, _ := b.shared.currentPeer()
@@ -75,24 +84,24 @@ func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo,
 		}
 		if r.err != nil {
 			r.err = fmt.Errorf("%s: %w", r.kind.ListMethod(), timeoutCause(ctx, r.err))
-			if repeats, shouldLog := b.countListFailure(r.kind); shouldLog {
+			if repeats, shouldLog := lr.countFailure(r.kind); shouldLog {
 				b.outputLog.Warn("listing failed; will retry", "err", r.err, "records", repeats)
 			}
 		}
 	}
-	b.storeLists(read, s, now == p)
+	lr.store(read, s, now == p)
 }
 
 // readPages reads all pages of the lists. The requests for the next page of each list are sent
 // together.
-func (b *Backend) readPages(ctx context.Context, p *peer.Peer, s serverInfo, read []*listRead) {
+func (lr *listReader) readPages(ctx context.Context, p *peer.Peer, s serverInfo, read []*listRead) {
 	for {
 		var open []*listRead
 		var requests []wire.Message
 		for _, r := range read {
 			if !r.done {
 				open = append(open, r)
-				requests = append(requests, b.withClientMeta(wire.NewRequest("0",
+				requests = append(requests, lr.b.withClientMeta(wire.NewRequest("0",
 					r.kind.ListMethod(), r.params), s, "", false))
 			}
 		}
@@ -100,15 +109,15 @@ func (b *Backend) readPages(ctx context.Context, p *peer.Peer, s serverInfo, rea
 			return
 		}
 		for i, a := range p.RoundTripAll(ctx, requests...) {
-			next, err := b.addPage(open[i], s, a)
+			next, err := lr.addPage(open[i], s, a)
 			open[i].err = err
 			open[i].done = err != nil || next == nil
 			if err == nil && next == nil {
 				r := open[i]
 				items, duplicates := catalog.RemoveDuplicates(r.kind, r.items)
 				r.items = items
-				b.recordIssues(r, duplicates)
-				b.recordIssues(r, catalog.FindLookAlikes(r.kind, r.items))
+				lr.recordIssues(r, duplicates)
+				lr.recordIssues(r, catalog.FindLookAlikes(r.kind, r.items))
 			}
 			open[i].params = append(append([]byte(`{"cursor":`), next...), '}')
 		}
@@ -118,7 +127,7 @@ func (b *Backend) readPages(ctx context.Context, p *peer.Peer, s serverInfo, rea
 // addPage adds a page and returns the cursor of the next page, nil if there is none. A limit ends
 // the list, and so does a repeated cursor, because the pages would repeat without end. A server
 // that does not know the method has an empty list; any other error response is an error.
-func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []byte, err error) {
+func (lr *listReader) addPage(r *listRead, s serverInfo, a peer.Response) (next []byte, err error) {
 	if a.Err != nil {
 		return nil, a.Err
 	}
@@ -137,9 +146,9 @@ func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []by
 		return nil, err
 	}
 	if r.kind == catalog.Tools {
-		b.fixHeaderAnnotations(&page, s)
+		lr.fixHeaderAnnotations(&page, s)
 	}
-	b.recordIssues(r, page.Issues)
+	lr.recordIssues(r, page.Issues)
 	if r.pages == 0 || page.TTL < r.ttl {
 		r.ttl = page.TTL
 	}
@@ -147,25 +156,25 @@ func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []by
 	r.items = append(r.items, page.Items...)
 	r.size += len(a.Raw())
 	r.pages++
-	list := r.kind.ListMethod()
+	list, log := r.kind.ListMethod(), lr.b.outputLog
 	switch {
 	case page.NextCursor == nil:
 		return nil, nil
 	case r.seenCursors[string(page.NextCursor)]:
 		if string(page.NextCursor) != `""` { // which many servers send at the end
-			b.outputLog.Warn("list cursor repeated; further pages ignored", "method", list)
+			log.Warn("list cursor repeated; further pages ignored", "method", list)
 		}
 		return nil, nil
-	case r.size > b.set.MaxMessage:
-		b.outputLog.Warn("list larger than limits.message; rest left out", "method", list)
+	case r.size > lr.b.set.MaxMessage:
+		log.Warn("list larger than limits.message; rest left out", "method", list)
 		return nil, nil
 	case len(r.items) > maxEntries:
-		b.outputLog.Warn("too many entries in the list; rest left out", "method", list,
+		log.Warn("too many entries in the list; rest left out", "method", list,
 			"max", maxEntries)
 		r.items = r.items[:maxEntries]
 		return nil, nil
 	case r.pages == maxPages:
-		b.outputLog.Warn("too many pages in the list; rest left out", "method", list,
+		log.Warn("too many pages in the list; rest left out", "method", list,
 			"max", maxPages)
 		return nil, nil
 	}
@@ -174,8 +183,8 @@ func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []by
 }
 
 // recordIssues logs and stores issues of a list that is being read.
-func (b *Backend) recordIssues(r *listRead, issues []catalog.Issue) {
-	b.logIssues(r.kind, issues)
+func (lr *listReader) recordIssues(r *listRead, issues []catalog.Issue) {
+	lr.logIssues(r.kind, issues)
 	for _, i := range issues {
 		switch {
 		case i.Suspicious && len(r.suspicious) < maxEntries:
@@ -188,59 +197,31 @@ func (b *Backend) recordIssues(r *listRead, issues []catalog.Issue) {
 	}
 }
 
-// isSuspicious reports whether the filters permit a suspicious entry, and also the entry that it
-// conflicts with, if there is one.
-func (b *Backend) isSuspicious(k catalog.Kind, f catalog.Issue) bool {
-	return b.permitsEntry(k, f.Item) && (f.ConflictsWith == "" ||
-		b.permitsEntry(k, f.ConflictsWith))
-}
-
-// storeLists stores the lists that were read, and the errors of the others. The argument counts is
-// passed to settle. It is false if the connection is over: then markFailed settles the backend
-// later, together with the reason for the end.
-func (b *Backend) storeLists(read []*listRead, s serverInfo, counts bool) {
-	b.mu.Lock()
-	raw, knownTools, errs := b.raw, b.items[catalog.Tools], b.listErrs
-	b.mu.Unlock()
+// store stores the lists that were read, and the errors of the others. The argument counts is
+// false if the connection is over: then markFailed settles the backend later, together with the
+// reason for the end.
+func (lr *listReader) store(read []*listRead, s serverInfo, counts bool) {
+	b := lr.b
+	raw, errs := b.lists.raw(), b.lists.errs()
+	knownTools, _ := b.lists.tools()
 	for _, r := range read {
 		errs[r.kind] = r.err
 	}
-	// before settle, so that the status contains the issue
+	// before the backend is settled, so that the status contains the issue
 	b.shared.setIssue(supervise.IssueLists, cmp.Or(errs[:]...))
 	for _, r := range read {
 		if r.err == nil {
-			raw[r.kind] = catalog.MarshalList(r.kind, r.items)
+			r.raw = catalog.MarshalList(r.kind, r.items)
+			raw[r.kind] = r.raw
 		}
 		if r.err == nil && r.kind == catalog.Tools {
-			b.logChangedTools(knownTools, r.items)
+			lr.logChangedTools(knownTools, r.items)
 		}
 	}
-	b.saveCache(raw, s)
-	var unmatched []string
-	b.settle(counts, func() (changed bool) {
-		for _, r := range read {
-			changed = b.setTTLLocked(r, s) || changed
-			b.listErrs[r.kind] = r.err
-			if r.err == nil {
-				b.omitted[r.kind], b.suspicious[r.kind], b.repaired[r.kind] = r.omitted,
-					r.suspicious, r.repaired
-			}
-			if r.err == nil && string(raw[r.kind]) != string(b.raw[r.kind]) {
-				b.setItemsLocked(r.kind, r.items)
-				changed = true
-			}
-			if r.err == nil && b.announced[r.kind] {
-				b.announced[r.kind] = false
-				b.listing.Announcements[r.kind]++
-				changed = true
-			}
-		}
-		changed = changed || s.instructions() != b.listing.Instructions ||
-			string(s.Capabilities) != string(b.listing.Capabilities)
-		b.raw = raw
-		unmatched = b.updateUnmatchedLocked()
-		b.listing.Instructions, b.listing.Capabilities = s.instructions(), s.Capabilities
-		return changed
-	})
+	b.known.save(raw, s)
+	changed, unmatched := b.lists.store(read, s, time.Since(b.shared.startTime()), counts)
+	if changed {
+		b.publish()
+	}
 	b.logUnmatched(unmatched)
 }

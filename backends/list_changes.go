@@ -1,82 +1,141 @@
 package backends
 
 import (
+	"time"
+
 	"mcpgateway/catalog"
-	"mcpgateway/internal/contract"
-	"mcpgateway/internal/wire"
 )
 
-// listChanged requests a refresh of the lists that a notification announces as changed. One refresh
-// serves any number of changes. listChanged reports false if the notification is of another kind.
-func (b *Backend) listChanged(notification string) bool {
-	return b.requestRefresh(notification, func(k catalog.Kind) { b.announced[k] = true })
-}
-
-// requestRefresh requests a refresh of the lists that a notification names, and reports whether the
-// notification names any. It calls note with the kind of each of these lists, with b.mu held. If a
-// list turns out to be the same, clients are notified only if note has set announced, as in
-// listChanged, or notifyAfterRefresh.
-func (b *Backend) requestRefresh(notification string, note func(catalog.Kind)) bool {
-	names := func(k catalog.Kind) bool { return k.ChangedNotification() == notification }
-	return b.refreshKinds(names, note)
+// listChanged requests a refresh of the lists that a notification of the backend announces as
+// changed, and reports whether it announces any. One refresh serves any number of changes. If the
+// notification arrived over the session's own connection, the session is notified after the
+// refresh; "" = over the shared connection: clients are notified of the new snapshot.
+func (l *lists) listChanged(notification, session string) bool {
+	return l.request(func(k catalog.Kind) bool {
+		if k.ChangedNotification() != notification {
+			return false
+		}
+		switch {
+		case session == "":
+			l.list[k].announced = true
+		case l.sessions.isOpen(session): // after this check, forgetSession removes the entry
+			if l.announcedTo == nil {
+				l.announcedTo = make(map[string]*[catalog.NumKinds]bool)
+			}
+			if l.announcedTo[session] == nil {
+				l.announcedTo[session] = new([catalog.NumKinds]bool)
+			}
+			l.announcedTo[session][k] = true
+		}
+		return true
+	})
 }
 
 // refreshAll requests a refresh of every list, and treats every list as announced.
-func (b *Backend) refreshAll() {
-	b.refreshKinds(func(catalog.Kind) bool { return true },
-		func(k catalog.Kind) { b.announced[k] = true })
+func (l *lists) refreshAll() {
+	l.request(func(k catalog.Kind) bool {
+		l.list[k].announced = true
+		return true
+	})
 }
 
-// refreshTools requests a refresh of the list of tools.
-func (b *Backend) refreshTools() {
-	b.requestRefresh(catalog.Tools.ChangedNotification(), func(catalog.Kind) {})
+// refreshTools requests a refresh of the list of tools. If the list turns out to be the same,
+// clients are not notified.
+func (l *lists) refreshTools() {
+	l.request(func(k catalog.Kind) bool { return k == catalog.Tools })
 }
 
-// refreshKinds requests one refresh of the lists of the kinds for which the function wanted returns
+// request requests one refresh of the lists of the kinds for which the function wanted returns
 // true, and reports whether there are any. It starts the shared connection if that is stopped. It
-// calls both functions with b.mu held.
-func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog.Kind)) bool {
+// calls wanted with l.mu held.
+func (l *lists) request(wanted func(catalog.Kind) bool) bool {
 	some := false
-	b.mu.Lock()
+	l.mu.Lock()
 	for k := range catalog.Kind(catalog.NumKinds) {
 		if wanted(k) {
-			b.stale[k], some = true, true
-			note(k)
+			l.list[k].stale, some = true, true
 		}
 	}
-	b.mu.Unlock()
+	l.mu.Unlock()
 	if some {
 		select {
-		case b.refreshSignal <- struct{}{}:
+		case l.signal <- struct{}{}:
 		default:
 		}
-		b.shared.wake() // to read them
+		l.wake()
 	}
 	return some
 }
 
-// takeStale returns the lists that became stale since the last call of takeStale. The caller must
-// read these lists and then call notify, which notifies each client whose per-session connection
-// has announced a change.
-func (b *Backend) takeStale() (which [catalog.NumKinds]bool, notify func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	which, b.stale = b.stale, which
-	type change struct{ session, notification string }
-	announced := make(map[change]bool)
-	for session, bc := range b.perSession {
-		for k, hasChanged := range bc.notifyAfterRefresh {
-			if hasChanged {
-				announced[change{session, catalog.Kind(k).ChangedNotification()}] = true
-			}
-		}
-		clear(bc.notifyAfterRefresh[:])
+// takeStale returns the lists that became stale since the last call of takeStale, and the lists of
+// which each session must be notified after the caller has read them.
+func (l *lists) takeStale() (which [catalog.NumKinds]bool,
+	announcedTo map[string]*[catalog.NumKinds]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.list {
+		which[k], l.list[k].stale = l.list[k].stale, false
 	}
-	return which, func() {
-		for c := range announced {
-			b.set.clientSide().HandleNotification(b.cfg.Name,
-				contract.Attribution{Session: c.session},
-				wire.NewNotification(c.notification, nil))
+	announcedTo, l.announcedTo = l.announcedTo, nil
+	return which, announcedTo
+}
+
+// forgetSession is called when a session is over.
+func (l *lists) forgetSession(session string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.announcedTo, session)
+}
+
+// shortestTTL is the shortest time for which a list with a TTL is kept.
+const shortestTTL = 10 * time.Second
+
+// setTTLLocked stores the TTL of a list and whether the list is public, and reports whether either
+// has changed. Lists of legacy servers have no TTL and are private, and a filtered list is never
+// public. If the list could not be read, setTTLLocked only removes its expiry, and reports false.
+func (l *lists) setTTLLocked(r *listRead, s serverInfo) (changed bool) {
+	one := &l.list[r.kind]
+	one.expiresAt = time.Time{}
+	if r.err != nil {
+		return false
+	}
+	ttl, private := r.ttl, !r.public
+	if !s.modern {
+		ttl, private = 0, true
+	}
+	one.public = !private
+	private = private || !l.filters.of(r.kind).IsZero()
+	if ttl > 0 {
+		one.expiresAt = time.Now().Add(max(ttl, shortestTTL))
+	}
+	changed = l.listing.TTL[r.kind] != ttl || l.listing.Private[r.kind] != private
+	l.listing.TTL[r.kind], l.listing.Private[r.kind] = ttl, private
+	return changed
+}
+
+// nextExpiry returns a channel that fires when the next list expires, nil if no list expires.
+func (l *lists) nextExpiry() <-chan time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var first time.Time
+	for k := range l.list {
+		if t := l.list[k].expiresAt; !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	if first.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(first))
+}
+
+// markExpired marks expired lists as stale.
+func (l *lists) markExpired() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.list {
+		if t := l.list[k].expiresAt; !t.IsZero() && !time.Now().Before(t) {
+			l.list[k].stale = true
 		}
 	}
 }

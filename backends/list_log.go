@@ -23,12 +23,10 @@ type listFailures struct {
 	pause time.Duration
 }
 
-// countListFailure counts a failure of a list. It reports whether to log the failure, and the
+// countFailure counts a failure of a list. It reports whether to log the failure, and the
 // number of failures that the log record represents.
-func (b *Backend) countListFailure(k catalog.Kind) (count int, log bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f := &b.failures[k]
+func (lr *listReader) countFailure(k catalog.Kind) (count int, log bool) {
+	f := &lr.failures[k]
 	f.count++
 	now := time.Now()
 	if now.Before(f.next) {
@@ -50,27 +48,27 @@ const maxLoggedChanges = 20
 // run or an earlier run: a person may have approved the tool by its description. A tool that was
 // absent in between counts as the same tool. Definitions are identified by their hashes. Beyond
 // maxLoggedChanges, tools are only counted.
-func (b *Backend) logChangedTools(known, read []catalog.Item) {
-	if b.toolHashes == nil || len(b.toolHashes) > maxEntries {
-		b.toolHashes = make(map[string]string)
+func (lr *listReader) logChangedTools(known, read []catalog.Item) {
+	if lr.toolHashes == nil || len(lr.toolHashes) > maxEntries {
+		lr.toolHashes = make(map[string]string)
 		for _, item := range known {
-			b.toolHashes[item.Original] = definitionHash(item.Raw())
+			lr.toolHashes[item.Original] = definitionHash(item.Raw())
 		}
 	}
 	changed := 0
 	for _, item := range read {
-		was, now := b.toolHashes[item.Original], definitionHash(item.Raw())
-		b.toolHashes[item.Original] = now
+		was, now := lr.toolHashes[item.Original], definitionHash(item.Raw())
+		lr.toolHashes[item.Original] = now
 		if was == "" || was == now {
 			continue
 		}
 		if changed++; changed <= maxLoggedChanges {
-			b.log.Warn("tool_changed: definition of a tool changed", "tool", item.Original,
+			lr.b.log.Warn("tool_changed: definition of a tool changed", "tool", item.Original,
 				"was", was, "now", now)
 		}
 	}
 	if more := changed - maxLoggedChanges; more > 0 {
-		b.log.Warn("tool_changed: definitions of further tools changed, not logged individually",
+		lr.b.log.Warn("tool_changed: definitions of further tools changed, not logged individually",
 			"records", more)
 	}
 }
@@ -95,37 +93,37 @@ const maxLoggedIssues = 20
 
 // logIssues logs issues of a list and its entries, each issue once. Beyond maxLoggedIssues, issues
 // are only counted. Suspicious entries that the filters do not permit are not logged.
-func (b *Backend) logIssues(k catalog.Kind, issues []catalog.Issue) {
-	if len(b.loggedIssues) > maxEntries {
-		b.loggedIssues = nil
+func (lr *listReader) logIssues(k catalog.Kind, issues []catalog.Issue) {
+	if len(lr.logged) > maxEntries {
+		lr.logged = nil
 	}
 	unlogged := 0
 	for _, f := range issues {
-		if b.loggedIssues[f] || f.Suspicious && !b.isSuspicious(k, f) {
+		if lr.logged[f] || f.Suspicious && !lr.b.filters.permitsIssue(k, f) {
 			continue
 		}
-		if b.loggedIssues == nil {
-			b.loggedIssues = make(map[catalog.Issue]bool)
+		if lr.logged == nil {
+			lr.logged = make(map[catalog.Issue]bool)
 		}
-		b.loggedIssues[f] = true
+		lr.logged[f] = true
 		if unlogged++; unlogged > maxLoggedIssues {
 			continue
 		}
 		switch {
 		case f.WholeList:
-			b.outputLog.Warn("null list treated as empty", "method", k.ListMethod())
+			lr.b.outputLog.Warn("null list treated as empty", "method", k.ListMethod())
 		case f.Suspicious:
-			b.outputLog.Warn("entry listed unchanged; some clients may not accept it",
+			lr.b.outputLog.Warn("entry listed unchanged; some clients may not accept it",
 				logKey(k), f.Item, "err", f.Problem)
 		case !f.Repaired:
-			b.outputLog.Warn("entry left out", logKey(k),
+			lr.b.outputLog.Warn("entry left out", logKey(k),
 				f.Item, "err", f.Problem)
 		default:
-			b.outputLog.Info("repaired entry", logKey(k), f.Item, "err", f.Problem)
+			lr.b.outputLog.Info("repaired entry", logKey(k), f.Item, "err", f.Problem)
 		}
 	}
 	if more := unlogged - maxLoggedIssues; more > 0 {
-		b.outputLog.Warn("further entries with issues; see gateway check",
+		lr.b.outputLog.Warn("further entries with issues; see gateway check",
 			"method", k.ListMethod(), "records", more)
 	}
 }

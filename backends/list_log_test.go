@@ -12,10 +12,10 @@ import (
 // number.
 func TestFailingListIsLoggedRarely_F_LOG_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Backend{}
+		lr := &listReader{}
 		reports, sum := 0, 0
 		for range 24 * 3600 {
-			if n, log := b.countListFailure(catalog.Tools); log {
+			if n, log := lr.countFailure(catalog.Tools); log {
 				reports++
 				sum += n
 			}
@@ -24,7 +24,7 @@ func TestFailingListIsLoggedRarely_F_LOG_1(t *testing.T) {
 		if reports < 24 || reports > 32 || sum < 23*3600 {
 			t.Errorf("%d records for %d failures in a day", reports, sum)
 		}
-		if n, log := b.countListFailure(catalog.Prompts); n != 1 || !log {
+		if n, log := lr.countFailure(catalog.Prompts); n != 1 || !log {
 			t.Errorf("the first failure of another list: %d, %v", n, log)
 		}
 	})

@@ -238,7 +238,7 @@ func (ll *listenLoop) noteFailure(err error) {
 	ll.conn.noteReachability(err)
 	if isLegacyRefusal(err) || e != nil && e.Code == protocol.CodeUnsupportedVersion {
 		ll.conn.markSuspect()
-		ll.conn.b.refreshTools()
+		ll.conn.b.lists.refreshTools()
 	}
 	logAt := ll.conn.log.Debug
 	// the end of a connection is logged elsewhere
@@ -269,7 +269,7 @@ func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
 	}
 	if ll.server.has("resources", "subscribe") {
 		ll.conn.mu.Lock()
-		uris = ll.conn.b.permittedURIs(ll.conn.subs.uris())
+		uris = ll.conn.b.filters.permittedURIs(ll.conn.subs.uris())
 		ll.missed, ll.conn.resubscribeURIs = ll.missed || len(ll.conn.resubscribeURIs) > 0, nil
 		ll.conn.mu.Unlock()
 	}
@@ -310,7 +310,7 @@ func (ll *listenLoop) refreshMissed() {
 		return
 	}
 	ll.missed = false
-	ll.conn.b.refreshAll()
+	ll.conn.b.lists.refreshAll()
 	ll.conn.mu.Lock()
 	uris := ll.conn.subs.acceptedURIs()
 	ll.conn.mu.Unlock()

@@ -11,11 +11,7 @@ var errMergedIntoShared = errors.New("it does not need a connection for each ses
 // mergeIntoShared ends a per-session connection: its accepted subscriptions move to the shared
 // connection, and its queued calls and all later ones go over that connection.
 func (bc *backendConn) mergeIntoShared() {
-	bc.b.mu.Lock()
-	if bc.b.perSession[bc.session] == bc {
-		delete(bc.b.perSession, bc.session)
-	}
-	bc.b.mu.Unlock()
+	bc.b.perSession.remove(bc)
 	bc.mu.Lock()
 	bc.mergedIntoShared = true
 	calls, uris := bc.queued, bc.subs.acceptedURIs()
@@ -43,7 +39,7 @@ func (bc *backendConn) addSubscriptions(session string, uris []string) {
 		bc.subs.add(uri, session)
 		bc.subs.accept(uri, session)
 	}
-	if !bc.b.set.isSessionOpen(session) {
+	if !bc.b.set.sessions.isOpen(session) {
 		bc.subs.removeAll(session, false)
 	}
 	if !bc.isPerSession() && !bc.subs.empty() {

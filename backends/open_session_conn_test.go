@@ -20,8 +20,8 @@ func TestSessionConnectionOpenedDuringDrain(t *testing.T) {
 	s.OpenSession("one", nil, false)
 	b := s.current().byName["a"]
 	b.shared.addSubscriptions("one", []string{"x:y"})
-	b.draining = true // as in the first step of drain
-	if bc := b.openSessionConn("one"); !bc.draining {
+	b.perSession.draining = true // as in the first step of drain
+	if bc := b.perSession.open(b, "one"); !bc.draining {
 		t.Error("the connection is not draining")
 	}
 	_, subscribed := b.shared.startDraining() // as in the next step
@@ -39,14 +39,14 @@ func TestResetBreakerBlocksNoSession(t *testing.T) {
 		sup.Failed(time.Now(), errors.New("no"), 0)
 		sup.Start()
 	}
-	b.noteConnEnded(b.shared, false, sup.Breaker())
-	if _, reason := b.sessionBreaker.AllowStart(time.Now(), 0); reason == nil {
+	b.perSession.noteEnded(b.shared, false, sup.Breaker())
+	if _, reason := b.perSession.allowStart(time.Now()); reason == nil {
 		t.Error("no session is blocked")
 	}
 	sup = supervise.Supervisor{}
 	sup.Failed(time.Now(), errors.New("no"), 0)
-	b.noteConnEnded(b.shared, false, sup.Breaker())
-	if _, reason := b.sessionBreaker.AllowStart(time.Now(), 0); reason != nil {
+	b.perSession.noteEnded(b.shared, false, sup.Breaker())
+	if _, reason := b.perSession.allowStart(time.Now()); reason != nil {
 		t.Errorf("blocked: %v", reason)
 	}
 }

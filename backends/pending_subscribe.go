@@ -29,7 +29,7 @@ func (bc *backendConn) subscribeByListenLocked(q *queuedCall) (respond func()) {
 		return q.succeed
 	}
 	switch {
-	case !bc.b.permits(&q.request):
+	case !bc.b.filters.permits(&q.request):
 		bc.subs.reject(uri, session)
 		return func() { q.fail(contract.ErrForbidden) }
 	case !bc.server.has("resources", "subscribe"):
@@ -63,7 +63,7 @@ func (bc *backendConn) resolveSubscribesLocked(
 ) (respond []func()) {
 	var rest []*queuedCall
 	for _, q := range bc.pendingSubscribes {
-		if !bc.b.permits(&q.request) { // the filters may have changed meanwhile
+		if !bc.b.filters.permits(&q.request) { // the filters may have changed meanwhile
 			bc.subs.reject(q.subscription.uri, q.request.Session)
 			respond = append(respond, func() { q.fail(contract.ErrForbidden) })
 			continue

@@ -82,15 +82,15 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 	case !silent && late.err == nil:
 		// the server supports both generations: the next process is also probed
 	case !silent:
-		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
+		bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
 	case err == nil:
 		bc.log.Info(
 			"initialize succeeded without a response to server/discover; `era: legacy` avoids the probe",
 			"dur", bc.b.probeTimeout())
-		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
+		bc.b.detection.setGeneration(unprobeableLegacy)
 	case refused, ctx.Err() == context.Canceled:
 	default: // it was not ready in time, or has ended
-		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
+		bc.b.detection.setGeneration(unprobeableLegacy)
 		if ctx.Err() == nil {
 			err = retryOtherError{err}
 		} else {
@@ -109,13 +109,13 @@ func (bc *backendConn) afterProbe(ctx context.Context, p *peer.Peer,
 	case d.err == nil:
 		return d.server, nil
 	case isA[legacyServerError](d.err):
-		bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy})
+		bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
 		return bc.initialize(ctx, p)
 	case ctx.Err() != nil:
 		return serverInfo{}, d.err
 	}
 	bc.log.Debug("backend ended on server/discover; starting it without the probe", "err", d.err)
 	bc.probeErr = d.err
-	bc.b.setGeneration(detectedGeneration{generation: protocol.Legacy, unprobeable: true})
+	bc.b.detection.setGeneration(unprobeableLegacy)
 	return serverInfo{}, retryOtherError{d.err}
 }

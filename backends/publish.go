@@ -27,7 +27,7 @@ func (s *Set) publishLocked(reassign bool) {
 	var missing []string
 	listings := make([]catalog.Listing, 0, len(t.all))
 	for _, b := range t.all {
-		l, settled := b.currentListing()
+		l, settled := b.lists.current()
 		listings = append(listings, l)
 		if !settled {
 			missing = append(missing, b.cfg.Name+t.catalog.Separator)

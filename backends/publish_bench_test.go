@@ -40,15 +40,15 @@ func BenchmarkPublish(b *testing.B) {
 				return page.Items
 			}
 			for i, one := range s.current().all {
-				one.setItemsLocked(catalog.Tools, items(i, 0))
-				one.everSettled = true
+				one.lists.setItemsLocked(catalog.Tools, items(i, 0))
+				one.lists.everSettled = true
 			}
 			last := s.current().all[n-1]
 			lists := [][]catalog.Item{items(n-1, 0), items(n-1, 1)}
 			s.publish()
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {
-				last.setItemsLocked(catalog.Tools, lists[i%2])
+				last.lists.setItemsLocked(catalog.Tools, lists[i%2])
 				s.publish()
 			}
 		})

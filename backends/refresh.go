@@ -7,7 +7,9 @@ import (
 
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // Refreshes are delayed if a backend announces changed lists after every listing: after
@@ -61,15 +63,15 @@ func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverIn
 			return errDisconnected
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-b.refreshSignal:
+		case <-b.lists.signal:
 			if inARow++; time.Since(listed) > refreshDelay(inARow)+time.Second {
 				inARow = 0
 			}
-			which, notify = b.takeStale()
+			which, notify = bc.takeStale()
 		case <-retryTimer:
-		case <-b.nextExpiry():
-			b.markExpired()
-			which, notify = b.takeStale()
+		case <-b.lists.nextExpiry():
+			b.lists.markExpired()
+			which, notify = bc.takeStale()
 		}
 		if err := bc.refresh(ctx, p, &s, which); err != nil {
 			notify()
@@ -78,6 +80,23 @@ func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverIn
 		notify()
 		bc.sendRetries(p)
 		listed = time.Now()
+	}
+}
+
+// takeStale returns the lists that must be read now. The caller must then call notify, which
+// notifies each session whose own connection has announced a change.
+func (bc *backendConn) takeStale() (which [catalog.NumKinds]bool, notify func()) {
+	which, announcedTo := bc.b.lists.takeStale()
+	return which, func() {
+		for session, changed := range announcedTo {
+			for k := range catalog.Kind(catalog.NumKinds) {
+				if changed[k] {
+					bc.b.set.clientSide().HandleNotification(bc.b.cfg.Name,
+						contract.Attribution{Session: session},
+						wire.NewNotification(k.ChangedNotification(), nil))
+				}
+			}
+		}
 	}
 }
 
@@ -105,7 +124,7 @@ func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo,
 	case wasUnreachable:
 		which = allKinds
 	}
-	bc.b.readLists(ctx, p, *s, which)
+	bc.b.reader.read(ctx, p, *s, which)
 	return nil
 }
 

@@ -85,7 +85,7 @@ func (bc *backendConn) retryAfterRefresh(q *queuedCall, m *wire.Message, err err
 	}
 	bc.needsRediscovery = bc.needsRediscovery || suspect
 	bc.mu.Unlock()
-	bc.b.refreshTools()
+	bc.b.lists.refreshTools()
 	return true
 }
 

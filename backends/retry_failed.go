@@ -2,8 +2,6 @@ package backends
 
 import (
 	"time"
-
-	"mcpgateway/backends/internal/supervise"
 )
 
 // RetryFailed lets per-session connections be opened at intervals of retryStep, or at shorter
@@ -22,7 +20,7 @@ func (s *Set) RetryFailed() (names []string) {
 	var perSession []*backendConn
 	for _, b := range s.current().all {
 		failed := false
-		b.resetSessionBreaker()
+		b.perSession.resetBreaker()
 		for _, bc := range b.conns() {
 			switch {
 			case !bc.isBackingOff():
@@ -43,25 +41,6 @@ func (s *Set) RetryFailed() (names []string) {
 		bc.retryWithin(time.Duration(i) * step)
 	}
 	return names
-}
-
-// resetSessionBreaker allows the opening of per-session connections although connections of other
-// sessions have failed.
-func (b *Backend) resetSessionBreaker() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.sessionBreaker = supervise.SessionBreaker{}
-}
-
-// conns returns the shared and the per-session connections.
-func (b *Backend) conns() []*backendConn {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := []*backendConn{b.shared}
-	for _, bc := range b.perSession {
-		all = append(all, bc)
-	}
-	return all
 }
 
 // isBackingOff reports whether the connection has failed and waits for the next try.

@@ -3,7 +3,6 @@ package backends
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"mcpgateway/backends/internal/supervise"
@@ -34,23 +33,6 @@ func (bc *backendConn) runShared(ctx context.Context) {
 		}
 	}
 	bc.markStopped(errStopped)
-}
-
-// needsNoStart reports whether the backend is listed from its cache and started on demand.
-func (b *Backend) needsNoStart() bool {
-	_, settled := b.currentListing()
-	return b.cfg.Lazy && settled && !b.set.NoRestart && !b.set.IgnoreCache
-}
-
-// wakeIfUnlisted starts the shared connection if the backend has neither been listed nor failed in
-// this run: the backend is in use, and its lists may differ from the cache.
-func (b *Backend) wakeIfUnlisted() {
-	b.mu.Lock()
-	listed := b.status.Settled
-	b.mu.Unlock()
-	if !listed {
-		b.shared.wake()
-	}
 }
 
 // awaitDemand waits until there is demand for the shared connection. It reports false if ctx is
@@ -121,9 +103,7 @@ func (bc *backendConn) reconnectLoop(ctx context.Context) bool {
 // breaker does not allow it, mayStart fails the queued calls with the reason.
 func (bc *backendConn) mayStart() bool {
 	now := time.Now()
-	bc.b.mu.Lock()
-	next, reason := bc.b.sessionBreaker.AllowStart(now, rand.Float64())
-	bc.b.mu.Unlock()
+	next, reason := bc.b.perSession.allowStart(now)
 	if reason == nil {
 		return true
 	}
@@ -158,7 +138,7 @@ func (bc *backendConn) recordEnd(err error) {
 	sameReason := bc.loggedReason == err.Error()
 	bc.loggedReason = err.Error()
 	bc.mu.Unlock()
-	bc.b.noteConnEnded(bc, wasReady, breaker)
+	bc.b.perSession.noteEnded(bc, wasReady, breaker)
 	next := roundDuration(breaker.Pause())
 	switch {
 	case breaker.JustOpened():
@@ -170,31 +150,6 @@ func (bc *backendConn) recordEnd(err error) {
 		bc.log.Debug("backend failed to start, as before", "err", err, "next", next)
 	default:
 		bc.log.Warn("backend failed to start; will retry", "err", err, "next", next)
-	}
-}
-
-// noteConnEnded updates the breaker of the per-session connections after the end of a
-// connection.
-func (b *Backend) noteConnEnded(bc *backendConn, wasReady bool, breaker supervise.Breaker) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case !bc.isPerSession():
-		b.sessionBreaker.SharedEnded(breaker)
-	case !wasReady:
-		b.sessionBreaker.Failed(time.Now(), bc.session, breaker.Reason(), rand.Float64())
-	}
-}
-
-// noteStartSucceeded updates the breaker of the per-session connections after a successful
-// start.
-func (b *Backend) noteStartSucceeded(bc *backendConn) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if bc.isPerSession() {
-		b.sessionBreaker.Up()
-	} else {
-		b.sessionBreaker.SharedUp()
 	}
 }
 

@@ -56,7 +56,7 @@ func (bc *backendConn) sendOnce(q *queuedCall) bool {
 		return true
 	}
 	// a subscribe call that is queued after CloseSession would not be removed
-	if q.subscribes() && !bc.b.set.isSessionOpen(q.request.Session) {
+	if q.subscribes() && !bc.b.set.sessions.isOpen(q.request.Session) {
 		bc.mu.Unlock()
 		q.fail(notSent("%w", errSessionOver))
 		return true
@@ -217,7 +217,7 @@ func (b *Backend) reroute(q *queuedCall) {
 // again (see queuedCall.sendAgain).
 func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q *queuedCall) error {
 	r := &q.request
-	if !bc.b.permits(r) {
+	if !bc.b.filters.permits(r) {
 		return contract.ErrForbidden
 	}
 	if r.Continuation && (!s.modern || r.ServerKey != "" && r.ServerKey != bc.b.serverKey) {
@@ -246,7 +246,7 @@ func (b *Backend) withClientMeta(m wire.Message, s serverInfo, session string,
 		return m // including inputResponses, if any: some servers accept them in both generations
 	}
 	meta := protocol.ClientMeta{Revision: s.ProtocolVersion, ClientInfo: b.set.clientInfo}
-	meta.Capabilities, meta.LogLevel = b.set.requestMeta(session)
+	meta.Capabilities, meta.LogLevel = b.set.sessions.requestMeta(session)
 	if tasks {
 		meta.Capabilities = protocol.AddTasksExtension(meta.Capabilities)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"mcpgateway/catalog"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 )
@@ -28,7 +27,7 @@ func (bc *backendConn) runConn(ctx context.Context, mode dialMode) error {
 		return err
 	}
 	// outlives ctx while calls are in flight
-	connCtx, disconnect := context.WithCancelCause(bc.b.life)
+	connCtx, disconnect := context.WithCancelCause(bc.b.lifetime.alive)
 	defer disconnect(nil)
 	// connCtx is the parent, so its end ends workCtx at once
 	workCtx, stop := mergeContexts(connCtx, ctx)
@@ -47,7 +46,7 @@ func (bc *backendConn) runConn(ctx context.Context, mode dialMode) error {
 
 	err = bc.serve(workCtx, h, mode, ended, started)
 	if mode == dialHTTPSSE && bc.reachedReady() {
-		bc.b.setHTTPSSE(true)
+		bc.b.detection.setHTTPSSE(true)
 	}
 	if connCtx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errDisconnected // Run returns a better reason
@@ -57,7 +56,7 @@ func (bc *backendConn) runConn(ctx context.Context, mode dialMode) error {
 		bc.markFailed(h.explain(err)) // at once, because ending a child may take a while
 	}
 	idle := context.Cause(connCtx) == errIdle
-	if connCtx.Err() == nil && bc.b.serving.Err() != nil {
+	if connCtx.Err() == nil && bc.b.lifetime.serving.Err() != nil {
 		bc.drainCalls(connCtx, p)
 	}
 	disconnect(nil)
@@ -115,13 +114,13 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, mode dialMo
 	missedURIs := bc.replayState(start, p, server)
 	early := server.modern && bc.hasNeverListed()
 	started()
-	bc.b.noteStartSucceeded(bc)
+	bc.b.perSession.noteStarted(bc)
 	listed := bc.beginRefresh()
 	defer listed()
 	bc.markReady(p)
 	defer bc.startKeepAlive(ctx, h, server)()
 	if early {
-		bc.b.readLists(start, p, server, allKinds) // the server may end on subscriptions/listen
+		bc.b.reader.read(start, p, server, allKinds) // the server may end on subscriptions/listen
 	}
 	listens := bc.startListenLoop(ctx, p, server) // after markReady, which sends queued subscribes
 	defer listens.stop()
@@ -140,7 +139,7 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, mode dialMo
 		}
 	}
 	listens.awaitReady(start)
-	bc.b.readLists(start, p, server, allKinds)
+	bc.b.reader.read(start, p, server, allKinds)
 	listed()
 	return bc.refreshLoop(ctx, p, server, ended)
 }
@@ -151,18 +150,8 @@ func (bc *backendConn) hasNeverListed() bool {
 	bc.mu.Lock()
 	before := bc.sup.WasReady()
 	bc.mu.Unlock()
-	bc.b.mu.Lock()
-	defer bc.b.mu.Unlock()
-	return !bc.isPerSession() && before && bc.b.raw[catalog.Tools] == nil
-}
-
-// withStartTimeout bounds ctx by start_timeout, if there is one; why is the cause of the timeout.
-func (b *Backend) withStartTimeout(ctx context.Context,
-	why error) (context.Context, context.CancelFunc) {
-	if b.cfg.StartTimeout == 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, b.cfg.StartTimeout, why)
+	_, known := bc.b.lists.tools()
+	return !bc.isPerSession() && before && !known
 }
 
 // timeoutCause returns the cause of ctx if err is due to the end of ctx, else err.

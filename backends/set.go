@@ -46,6 +46,7 @@ import (
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -204,7 +205,7 @@ func (s *Set) onWaitOver() {
 	t := s.current()
 	var notReady []string
 	for _, b := range t.all {
-		if _, settled := b.currentListing(); !settled {
+		if _, settled := b.lists.current(); !settled {
 			notReady = append(notReady, b.cfg.Name)
 		}
 	}
@@ -259,7 +260,7 @@ func (s *Set) loadCaches() {
 		var all errgroup.Group
 		all.SetLimit(runtime.GOMAXPROCS(0))
 		for _, b := range s.current().all {
-			all.Go(func() error { b.loadCache(); return nil })
+			all.Go(func() error { b.known.load(s.IgnoreCache); return nil })
 		}
 		_ = all.Wait()
 		s.publish()
@@ -306,4 +307,41 @@ func (s *Set) Status() []Status {
 		}
 	}
 	return all
+}
+
+// Permits reports whether a request may be sent to a backend: the backend is in the current
+// configuration, and its filters permit the request.
+func (s *Set) Permits(backend string, r contract.BackendRequest) bool {
+	b, ok := s.current().byName[backend]
+	return ok && b.filters.permits(&r)
+}
+
+// SharesProcess reports whether a session may share a process of a backend with other clients.
+func (s *Set) SharesProcess(backend, session string) bool {
+	b := s.current().byName[backend]
+	return b != nil && !s.SingleClient && !b.needsSessionConn(session)
+}
+
+// DeniedBy returns the first backend that lists a tool, a prompt or a resource under a name, with
+// or without the backend's prefix, and whose filters deny it; "" if there is none. The result is
+// for operators only, because a client must not learn whether a name is denied or does not exist.
+func (s *Set) DeniedBy(k catalog.Kind, name string) (backend string) {
+	for _, b := range s.current().all {
+		if s.Denies(b.cfg.Name, k, name) {
+			return b.cfg.Name
+		}
+	}
+	return ""
+}
+
+// Denies reports whether a backend lists an entry under a name, with or without the backend's
+// prefix, and its filters deny it.
+func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
+	t := s.current()
+	b := t.byName[backend]
+	if b == nil {
+		return false
+	}
+	own := strings.TrimPrefix(name, backend+t.catalog.Separator)
+	return b.lists.denies(k, name) || own != name && b.lists.denies(k, own)
 }

@@ -120,7 +120,7 @@ func (bc *backendConn) resubscribeIfWanted(uri string) {
 	bc.mu.Lock()
 	wanted, p, server := len(bc.subs.byURI[uri]) > 0, bc.peer, bc.server
 	bc.mu.Unlock()
-	if wanted && p != nil && !server.modern && bc.b.permitsEntry(catalog.Resources, uri) {
+	if wanted && p != nil && !server.modern && bc.b.filters.permitsEntry(catalog.Resources, uri) {
 		p.Send(subscribeRequest(uri, true), &peer.Call{Handler: ignoreResponse{},
 			Timeout: restoreTimeout})
 	}
@@ -171,11 +171,11 @@ func (ignoreResponse) OnResponse(wire.Message, error) {}
 
 // forwardUpdate forwards resources/updated. An update over a shared connection goes to the
 // subscribed sessions. If there are none, but there is a single client, the update goes to the
-// session that soleSession returns. An update over a per-session connection goes to its session. An
-// update of a resource that the filters do not permit is dropped.
+// session that clientSessions.sole returns. An update over a per-session connection goes to its
+// session. An update of a resource that the filters do not permit is dropped.
 func (bc *backendConn) forwardUpdate(m wire.Message, from contract.Attribution) {
 	set, backend := bc.b.set, bc.b.cfg.Name
-	if !bc.b.permitsEntry(catalog.Resources, uriParam(m)) {
+	if !bc.b.filters.permitsEntry(catalog.Resources, uriParam(m)) {
 		return
 	}
 	if bc.isPerSession() {
@@ -190,7 +190,7 @@ func (bc *backendConn) forwardUpdate(m wire.Message, from contract.Attribution) 
 	case !set.SingleClient:
 		from = contract.Attribution{}
 	case len(sessions) == 0:
-		sessions = []string{set.soleSession()}
+		sessions = []string{set.sessions.sole()}
 	}
 	for _, session := range sessions {
 		from.Session = session

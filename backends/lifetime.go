@@ -1,0 +1,62 @@
+package backends
+
+import (
+	"context"
+	"sync"
+)
+
+// A lifetime owns the goroutines and contexts of a backend. Create it with newLifetime.
+type lifetime struct {
+	set         *Set
+	serving     context.Context // done when the backend is removed from the table
+	stopServing context.CancelFunc
+	alive       context.Context // done when the connections of the backend must end
+	kill        context.CancelCauseFunc
+
+	mu      sync.Mutex // so that no goroutine is started after remove
+	running sync.WaitGroup
+}
+
+func newLifetime(s *Set) *lifetime {
+	lt := &lifetime{set: s}
+	lt.alive, lt.kill = context.WithCancelCause(s.life)
+	lt.serving, lt.stopServing = context.WithCancel(lt.alive)
+	return lt
+}
+
+// goWorker starts a goroutine of the backend by Set.goWorker. The context of f is done when the
+// backend is removed or the gateway ends. f must then end as soon as its calls in flight have
+// ended. goWorker reports false if the backend was removed or the gateway is ending.
+func (lt *lifetime) goWorker(f func(serving context.Context)) bool {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if lt.serving.Err() != nil {
+		return false
+	}
+	lt.running.Add(1)
+	ok := lt.set.goWorker(func(context.Context) {
+		defer lt.running.Done()
+		f(lt.serving)
+	})
+	if !ok {
+		lt.running.Done()
+	}
+	return ok
+}
+
+// remove is called when the backend is removed from the table.
+func (lt *lifetime) remove() {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	lt.stopServing()
+}
+
+// whenEnded calls done when the last goroutine of a removed backend has ended, unless the gateway
+// is ending.
+func (lt *lifetime) whenEnded(done func()) {
+	lt.set.goWorker(func(context.Context) {
+		lt.running.Wait()
+		lt.kill(nil)
+		done()
+	})
+}
