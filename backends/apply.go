@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 )
@@ -125,7 +126,8 @@ func (s *Set) drainRemoved(before, next *backendTable) {
 	for _, b := range before.all {
 		if !next.has(b) {
 			if successor := next.byName[b.cfg.Name]; successor != nil {
-				successor.shared.retrySoon() // its start may have failed because b was running
+				// its start may have failed because b was running
+				successor.shared.starts.retryWithin(supervise.FirstPause)
 			}
 			b.drain()
 		}

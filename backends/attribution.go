@@ -53,30 +53,31 @@ func (h *inboundHandler) attribute(m wire.Message, origin peer.Origin) contract.
 }
 
 func (h *inboundHandler) sessionOf(m wire.Message, origin peer.Origin) string {
+	bc, p := h.link.conn, h.link.peer
 	switch {
-	case h.conn.isPerSession():
-		return h.conn.session
-	case origin.Call != nil && (origin.Call.SessionID != "" || !h.conn.b.set.SingleClient):
+	case bc.isPerSession():
+		return bc.session
+	case origin.Call != nil && (origin.Call.SessionID != "" || !bc.b.set.SingleClient):
 		return origin.Call.SessionID
-	case h.conn.b.set.SingleClient:
-		if session, ok := h.peer.SoleSession(); ok && !namesOrigin(m) {
+	case bc.b.set.SingleClient:
+		if session, ok := p.SoleSession(); ok && !namesOrigin(m) {
 			return session
 		}
-		if session := h.peer.OldestSession(); session != "" && !namesOrigin(m) {
+		if session := p.OldestSession(); session != "" && !namesOrigin(m) {
 			return session // all sessions belong to the only client
 		}
-		return h.conn.b.set.sessions.sole()
-	case origin.CallEnded, h.conn.b.hasManyStreams(), namesOrigin(m):
+		return bc.b.set.sessions.sole()
+	case origin.CallEnded, bc.b.hasManyStreams(), namesOrigin(m):
 		return ""
 	}
 	// a modern server sends log messages only for calls with a log level
-	if _, server := h.conn.currentPeer(); server.modern {
-		session, _ := h.peer.SoleSessionWhere(func(session string) bool {
-			_, level := h.conn.b.set.sessions.requestMeta(session)
+	if h.link.info().modern {
+		session, _ := p.SoleSessionWhere(func(session string) bool {
+			_, level := bc.b.set.sessions.requestMeta(session)
 			return level != ""
 		})
 		return session
 	}
-	session, _ := h.peer.SoleSession()
+	session, _ := p.SoleSession()
 	return session
 }

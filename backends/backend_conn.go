@@ -1,20 +1,16 @@
 package backends
 
 import (
-	"context"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"mcpgateway/backends/internal/supervise"
-	"mcpgateway/internal/peer"
 )
 
 // A backendConn is a logical connection to a backend. It reconnects: it has at most one network
-// connection or process at a time, and a queue for the calls that wait for the next one.
+// connection or process at a time (a link), and queues for the calls that wait for the next one.
 //
 // Each backend has one connection that all sessions share. The gateway keeps it up, unless the
 // backend is lazy or idle, and reads the lists over it. A client session that needs a connection of
@@ -27,59 +23,39 @@ type backendConn struct {
 	log     *slog.Logger
 	// rate-limited, for records that may be frequent, such as those about the output of the backend
 	outputLog *slog.Logger
-
-	refreshing atomic.Int32 // number of list refreshes that run or are about to run
-
-	// failure of server/discover over the preceding connection, nil = none; used by the connecting
-	// goroutine only
-	probeErr error
-
-	wakeup      chan struct{} // capacity 1: start the stopped shared connection
-	retrySooner chan struct{} // capacity 1: the next try is due earlier than it was
+	starts    startLoop
 
 	mu        sync.Mutex
 	sup       supervise.Supervisor
+	phase     connPhase
 	startedAt time.Time
-	peer      *peer.Peer // nil unless ready
-	server    serverInfo // server of the current connection, known from its handshake
-	// client capabilities that were sent in the handshake with a legacy backend
-	declaredCapabilities []byte
-	disconnectedPeer     *peer.Peer    // the last peer whose connection ended
-	loggedReason         string        // reason for the last end of the connection, as logged
-	queued               []*queuedCall // calls that wait for peer
-	queue                callQueue     // queued, retryQueue and pendingSubscribes
-	sentLevel            string        // log level that was sent to the backend
-	subs                 subscriptions
-
-	// For a modern backend:
-	retryQueue        []*queuedCall // calls to be sent once more
-	needsRediscovery  bool          // the information in server may be outdated
-	pendingSubscribes []*queuedCall // subscribe calls that wait for an acknowledged listen
-	// the current subscriptions/listen, nil if there is none
-	listen        *listenStream
-	openingListen *listenStream // listen that is not acknowledged yet; nil = none
-	reopen        chan struct{} // capacity 1: the wanted URIs have changed
-	unreachable   atomic.Bool   // sup has issueUnreachable; readable without mu
-
-	// For a per-session connection:
-	running          bool               // a goroutine runs reconnectLoop
-	disconnect       context.CancelFunc // ends the connection and its reconnecting
-	closed           bool               // its session is over
-	mergedIntoShared bool               // its calls go to the shared connection
-
-	draining bool // its backend is draining
-	// URIs to which the server must still be subscribed: see takeOverSubscriptions and
-	// resubscribePermitted
-	resubscribeURIs []string
+	link      *link // the ready link; nil = none
+	calls     connQueues
+	subs      subscriptions
 }
 
+// A connPhase is what happens to the calls and subscriptions of a backendConn.
+//
+//	open → draining | merged | closed
+//	draining → closed
+type connPhase uint8
+
+const (
+	connOpen     connPhase = iota
+	connDraining           // its backend is draining: calls and subscriptions go to the successor
+	connMerged             // calls and subscriptions go to the shared connection
+	connClosed             // its session is over
+)
+
 func newBackendConn(b *Backend, session string) *backendConn {
-	bc := &backendConn{
-		b: b, session: session, log: b.log, outputLog: b.outputLog,
-		wakeup: make(chan struct{}, 1), retrySooner: make(chan struct{}, 1),
-		reopen: make(chan struct{}, 1),
+	bc := &backendConn{b: b, session: session, log: b.log, outputLog: b.outputLog}
+	bc.starts = newStartLoop(bc)
+	bc.subs.reopen = make(chan struct{}, 1)
+	bc.calls.remove = func(q *queuedCall) bool {
+		bc.mu.Lock()
+		defer bc.mu.Unlock()
+		return bc.calls.removeLocked(q)
 	}
-	bc.queue.remove = bc.removeQueued
 	if session != "" {
 		bc.log, bc.outputLog = b.log.With("session", session), b.outputLog.With("session", session)
 	}
@@ -88,12 +64,11 @@ func newBackendConn(b *Backend, session string) *backendConn {
 
 func (bc *backendConn) isPerSession() bool { return bc.session != "" }
 
-// currentPeer returns the peer and the server of the current connection; the peer is nil if the
-// connection is not ready.
-func (bc *backendConn) currentPeer() (*peer.Peer, serverInfo) {
+// current returns the ready link, nil if there is none.
+func (bc *backendConn) current() *link {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
-	return bc.peer, bc.server
+	return bc.link
 }
 
 func (bc *backendConn) startTime() time.Time {
@@ -108,10 +83,24 @@ func (bc *backendConn) reachedReady() bool {
 	return bc.sup.ReachedReady()
 }
 
+// wasReady reports whether the connection has ever become ready.
+func (bc *backendConn) wasReady() bool {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	return bc.sup.WasReady()
+}
+
 func (bc *backendConn) lastStartFailed() bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	return bc.sup.LastStartFailed()
+}
+
+// isBackingOff reports whether the connection has failed and waits for the next try.
+func (bc *backendConn) isBackingOff() bool {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	return !bc.sup.RetryAt().IsZero()
 }
 
 // wake starts the shared connection if it is stopped until there is demand.
@@ -129,14 +118,11 @@ func (bc *backendConn) wakeLocked() {
 	switch {
 	case !bc.isPerSession():
 		if bc.sup.State() == Stopped {
-			select {
-			case bc.wakeup <- struct{}{}:
-			default:
-			}
+			bc.starts.signalDemand()
 		}
-	case bc.running || bc.closed:
-	case bc.b.lifetime.goWorker(bc.runPerSession):
-		bc.running = true
+	case bc.starts.running || bc.phase == connClosed:
+	case bc.b.lifetime.goWorker(bc.starts.runPerSession):
+		bc.starts.running = true
 	default:
 		bc.sup.Stop(errStopped)
 	}
@@ -147,47 +133,11 @@ func (bc *backendConn) markStarting() {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	select {
-	case <-bc.wakeup: // this start fulfills the request
+	case <-bc.starts.wakeup: // this start fulfills the request
 	default:
 	}
 	bc.startedAt = time.Now()
 	bc.sup.Start()
-	bc.server = serverInfo{}
-	bc.needsRediscovery = false
-	bc.unreachable.Store(false)
-}
-
-// markReady sends the queued calls, and lets later calls be sent at once. It does nothing if the
-// connection of p has already ended.
-func (bc *backendConn) markReady(p *peer.Peer) {
-	downtime, deferred := bc.sendQueued(p)
-	if downtime > 0 {
-		bc.log.Info("backend recovered", "dur", roundDuration(downtime))
-	}
-	for _, f := range deferred {
-		f()
-	}
-}
-
-// markDisconnected notes that the connection of p has ended, and the reason. From now on calls are
-// queued for the next connection. The method markFailed is called later, when nothing of the old
-// connection is left.
-func (bc *backendConn) markDisconnected(p *peer.Peer, why error) {
-	bc.mu.Lock()
-	defer bc.mu.Unlock()
-	bc.markDisconnectedLocked(p, why)
-}
-
-func (bc *backendConn) markDisconnectedLocked(p *peer.Peer, why error) {
-	bc.disconnectedPeer = p
-	if len(bc.retryQueue)+len(bc.pendingSubscribes) > 0 {
-		bc.queued = slices.Concat(bc.retryQueue, bc.pendingSubscribes, bc.queued)
-		bc.retryQueue, bc.pendingSubscribes = nil, nil
-	}
-	if bc.peer == p {
-		bc.peer = nil
-		bc.sup.Disconnected(time.Now(), why)
-	}
 }
 
 // markFailed notes that a start failed or a connection ended, and the reason. Queued calls fail
@@ -203,7 +153,7 @@ func (bc *backendConn) markFailed(err error) {
 	}
 	var dropped []*queuedCall
 	if bc.sup.Disposition(now) == supervise.RejectCall {
-		dropped, bc.queued = bc.queued, nil
+		dropped = bc.calls.take()
 	}
 	bc.mu.Unlock()
 	bc.failCalls(dropped, why)
@@ -214,8 +164,7 @@ func (bc *backendConn) markFailed(err error) {
 func (bc *backendConn) markStopped(why error) {
 	bc.mu.Lock()
 	bc.sup.Stop(why)
-	var dropped []*queuedCall
-	dropped, bc.queued = bc.queued, nil
+	dropped := bc.calls.take()
 	bc.mu.Unlock()
 	bc.failCalls(dropped, notSent("it did not start: %w", why))
 }
@@ -229,11 +178,14 @@ func (bc *backendConn) failCalls(dropped []*queuedCall, why error) {
 	}
 }
 
-// close marks a per-session connection as closed and lets it end. It does not wait for the end.
+// close closes a per-session connection, because its session is over, and lets its link end. It
+// does not wait for the end.
 func (bc *backendConn) close() {
 	bc.mu.Lock()
-	bc.closed = true
-	disconnect := bc.disconnect
+	if bc.phase != connMerged {
+		bc.phase = connClosed
+	}
+	disconnect := bc.starts.disconnect
 	bc.mu.Unlock()
 	if disconnect != nil {
 		disconnect()
@@ -253,5 +205,71 @@ func (bc *backendConn) whyUnavailable() error {
 		return notSent("it is not running: %w", why)
 	default:
 		return why
+	}
+}
+
+// setIssue sets an issue of a connected backend; nil = it is resolved. It logs when the backend
+// becomes degraded, except for IssueLists, or ready again.
+func (bc *backendConn) setIssue(which supervise.HealthIssue, err error) {
+	bc.mu.Lock()
+	before := bc.sup.State()
+	bc.sup.SetIssue(which, err)
+	after := bc.sup.State()
+	if bc.link != nil {
+		bc.link.unreachable.Store(bc.sup.HasIssue(supervise.IssueUnreachable))
+	}
+	bc.mu.Unlock()
+	switch {
+	case before == after:
+	case after == Degraded && which != supervise.IssueLists: // logged by listReader
+		bc.log.Warn("backend degraded; calls still sent to it", "err", err)
+	case before == Degraded && after == Ready:
+		bc.log.Info("backend no longer degraded")
+	}
+}
+
+func (bc *backendConn) hasIssue(which supervise.HealthIssue) bool {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	return bc.sup.HasIssue(which)
+}
+
+// capabilitiesToDeclare returns the capabilities for the handshake: the capabilities of the client
+// of the connection. If several clients share the connection, none are declared, because a request
+// of the backend could not be attributed to a client.
+func (bc *backendConn) capabilitiesToDeclare() []byte {
+	session := bc.session
+	if session == "" && bc.b.set.SingleClient {
+		session = bc.b.set.sessions.sole()
+	}
+	return bc.b.set.sessions.capabilities(session)
+}
+
+// capabilitiesDiffer reports whether the backend is legacy and the capabilities declared to it
+// differ from those of a session. They may differ because a client may list entries before it
+// declares its capabilities, and because modern clients declare them with each request. While the
+// connection is down, the capabilities for the next handshake are unknown, and capabilitiesDiffer
+// reports false; queued calls are checked after that handshake (belongsElsewhere).
+func (bc *backendConn) capabilitiesDiffer(session string) bool {
+	l := bc.current()
+	return l != nil && !l.info().modern && l.capabilitiesDiffer(session)
+}
+
+// wantedLevel returns the level at which the backend should log: the level of the session, or the
+// lowest level of all sessions that share the connection; "" if none is set.
+func (bc *backendConn) wantedLevel() string {
+	if !bc.isPerSession() && bc.b.hasPerSessionConns() {
+		return "" // no session receives log messages from it
+	}
+	return bc.b.set.sessions.level(bc.session)
+}
+
+// sendLevel sends the wanted level to the backend, if the level has changed and the backend is
+// ready, legacy, and declares logging. If g is not nil, g waits for the response.
+func (bc *backendConn) sendLevel(g *responseGroup) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	if bc.link != nil {
+		bc.link.sendLevelLocked(g)
 	}
 }

@@ -25,12 +25,10 @@ type queuedCall struct {
 	slot         *limiter.Slot // slot of b.limiter
 	firstSlot    limiter.Slot  // target of slot until the call is redirected
 	subscription *subscriptionRequest
-	// connection over which the call was last sent, nil = not sent; its Peer; and its generation
-	sentOver atomic.Pointer[backendConn]
-	sentBy   *peer.Peer
-	modern   bool
-	isRetry  bool // the call is sent a second time
-	// the call is not rerouted: see backendConn.belongsElsewhereLocked
+	sentOver     atomic.Pointer[link] // link over which the call was last sent; nil = not sent
+	modern       bool                 // the call was last sent to a modern server
+	isRetry      bool                 // the call is sent a second time
+	// the call is not rerouted: see link.belongsElsewhere
 	staysOnConn bool
 }
 
@@ -40,27 +38,6 @@ type subscriptionRequest struct {
 	ends bool // it is a resources/unsubscribe
 	// connection that has recorded the subscription, or gets the resources/unsubscribe; nil = none
 	conn *backendConn
-}
-
-// A callQueue contains calls that are not sent yet: the queue of a callLimiter, or the queues of a
-// backendConn.
-//
-// Cancel marks a call as cancelled before it reads queuedCall.queue. A call gets into a callQueue
-// by enter, which sets queuedCall.queue before it reads the mark; so at least one of the two sees
-// what the other has set. A call that has left its callQueue is sent, enters another one or ends,
-// and [peer.Peer.TrySend] reads the mark too. Therefore a cancelled call ends, and ends once,
-// wherever it is.
-type callQueue struct {
-	// remove removes a call, and reports whether the call was in the queue
-	remove func(*queuedCall) bool
-}
-
-// enter notes that the call is in the queue cq from now on. It reports false if the call was
-// cancelled: then the call must not be put there. It is called with the lock of cq held, or before
-// Limiter.Submit.
-func (q *queuedCall) enter(cq *callQueue) bool {
-	q.queue.Store(cq)
-	return !q.IsCancelled()
 }
 
 // NewCall returns a call to a backend, over the connection of the session r.Session. Its Send fails
@@ -112,23 +89,6 @@ func (q *queuedCall) Send() {
 	}
 }
 
-// submit sends a call to the backend, when it has got its slot. Requests about subscriptions need
-// no slot.
-func (b *Backend) submit(q *queuedCall) {
-	q.b = b
-	switch {
-	case q.subscription == nil:
-		b.limiter.submit(q)
-	case q.subscription.ends:
-		b.unsubscribe(q)
-	default:
-		b.send(q)
-	}
-}
-
-// send sends a call that has its slot over the connection of its session.
-func (b *Backend) send(q *queuedCall) { b.conn(q.request.Session, false).send(q) }
-
 // Cancel implements contract.BackendCall.
 func (q *queuedCall) Cancel(params []byte) {
 	q.Call.Cancel(params) // ends a call in flight
@@ -139,8 +99,8 @@ func (q *queuedCall) Cancel(params []byte) {
 
 // ServerKey implements contract.BackendCall.
 func (q *queuedCall) ServerKey() string {
-	if bc := q.sentOver.Load(); bc != nil {
-		return bc.b.serverKey
+	if l := q.sentOver.Load(); l != nil {
+		return l.conn.b.serverKey
 	}
 	return ""
 }

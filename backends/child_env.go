@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// env returns the environment of the backend's process.
-func (b *Backend) env() []string { return childEnv(b.cfg.InheritEnv, b.set.ChildEnv, b.cfg.Env) }
-
 // minimalEnv names the variables of the gateway that every child gets. Other variables are passed
 // on only if inherit_env names them, because they may contain secrets.
 var minimalEnv = map[string][]string{

@@ -2,6 +2,7 @@ package backends
 
 import (
 	"sync"
+	"time"
 
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -122,8 +123,50 @@ func (s *Set) Notify(id, backend string, m wire.Message) {
 		if bc == nil || !bc.isPerSession() && !s.SingleClient {
 			continue
 		}
-		if p, server := bc.currentPeer(); p != nil && !server.modern {
-			_ = p.SendNotification(m, "") // a closed connection needs no notification
+		if l := bc.current(); l != nil && !l.info().modern {
+			_ = l.peer.SendNotification(m, "") // a closed connection needs no notification
 		}
 	}
+}
+
+// level returns the log level of a session; "" = the lowest level of all sessions. The result is ""
+// if no level is set.
+func (cs *clientSessions) level(session string) (lowest string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if session != "" {
+		if one := cs.byID[session]; one != nil {
+			return one.level
+		}
+		return ""
+	}
+	for _, one := range cs.byID {
+		if one.level != "" &&
+			(lowest == "" || protocol.LogSeverity(one.level) < protocol.LogSeverity(lowest)) {
+			lowest = one.level
+		}
+	}
+	return lowest
+}
+
+// levelTimeout is the longest time for which SetLevel waits for the responses of the backends.
+const levelTimeout = 2 * time.Second
+
+// SetLevel sets a session's log level at the backends, now and on each new connection. It calls
+// done once, when the connected backends have responded, or after levelTimeout. Modern backends
+// get the level with each request.
+func (s *Set) SetLevel(id, level string, done func()) {
+	s.sessions.mu.Lock()
+	if one := s.sessions.byID[id]; one != nil {
+		one.level = level
+	}
+	s.sessions.mu.Unlock()
+	g := &responseGroup{pending: 1, onComplete: done}
+	g.timer = time.AfterFunc(levelTimeout, g.complete)
+	for _, b := range s.current().all {
+		if bc := b.conn(id, true); bc != nil {
+			bc.sendLevel(g)
+		}
+	}
+	g.done()
 }

@@ -8,63 +8,70 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
+// A connector makes one connection to a backend. If the generation or the transport of the server
+// is not known, it may dial several times, until one of them is the right one.
+type connector struct {
+	conn      *backendConn
+	detection *detection
+	probeErr  error // failure of server/discover over the preceding link, nil = none
+}
+
 // connect makes one connection to the backend. It returns when nothing of the connection is left,
 // with the reason for the end. If the failure shows that the backend may support the other
 // generation, connect tries once more at once.
-func (bc *backendConn) connect(ctx context.Context) error {
-	err := bc.connectByGeneration(ctx)
+func (c *connector) connect(ctx context.Context) error {
+	err := c.connectByGeneration(ctx)
 	if isA[retryOtherError](err) && ctx.Err() == nil {
-		err = bc.connectByGeneration(ctx)
+		err = c.connectByGeneration(ctx)
 	}
-	bc.probeErr = nil
-	if !bc.reachedReady() {
-		bc.b.detection.forgetGeneration()
+	if !c.conn.reachedReady() {
+		c.detection.forgetGeneration()
 	}
 	return err
 }
 
 // connectByGeneration connects according to the generation of the backend. A server behind a
 // URL whose generation is not known is first tried as modern.
-func (bc *backendConn) connectByGeneration(ctx context.Context) error {
-	if bc.b.cfg.URL == "" {
-		return bc.runConn(ctx, dialStdio)
+func (c *connector) connectByGeneration(ctx context.Context) error {
+	if c.conn.b.cfg.URL == "" {
+		return c.runConn(ctx, dialStdio)
 	}
-	d, configured := bc.b.detection.generation()
-	if d.generation != protocol.Legacy && !bc.followsClient() {
-		err := bc.runConn(ctx, dialHTTPStateless)
+	d, configured := c.detection.generation()
+	if d.generation != protocol.Legacy && !c.followsClient() {
+		err := c.runConn(ctx, dialHTTPStateless)
 		switch {
-		case configured || bc.reachedReady() || ctx.Err() != nil:
+		case configured || c.conn.reachedReady() || ctx.Err() != nil:
 			return err
 		case isA[undecidedError](err):
-			return bc.connectAfterDiscover(ctx, d, err)
+			return c.connectAfterDiscover(ctx, d, err)
 		case !isA[legacyServerError](err):
 			return err
 		}
-		bc.log.Debug("legacy backend detected", "err", err)
-		bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
-		legacyErr := bc.connectHTTP(ctx)
+		c.conn.log.Debug("legacy backend detected", "err", err)
+		c.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
+		legacyErr := c.connectHTTP(ctx)
 		if other, ok := errors.AsType[retryOtherError](legacyErr); ok {
 			return other.error // it was sent server/discover a moment ago
 		}
 		return legacyErr
 	}
-	return bc.connectHTTP(ctx)
+	return c.connectHTTP(ctx)
 }
 
 // connectAfterDiscover sends initialize after server/discover has failed with an undecidedError,
 // the argument refusal. If the backend was modern before, according to d, connectAfterDiscover
 // returns refusal instead, and the next try sends server/discover again: the backend may only be
 // restarting.
-func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGeneration,
+func (c *connector) connectAfterDiscover(ctx context.Context, d detectedGeneration,
 	refusal error) error {
 	if d.generation == protocol.Modern {
-		bc.b.detection.setGeneration(detectedGeneration{})
+		c.detection.setGeneration(detectedGeneration{})
 		return refusal
 	}
-	bc.log.Debug("server/discover inconclusive; trying initialize", "err", refusal)
-	bc.probeErr = refusal
-	bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
-	err := bc.connectHTTP(ctx)
+	c.conn.log.Debug("server/discover inconclusive; trying initialize", "err", refusal)
+	c.probeErr = refusal
+	c.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
+	err := c.connectHTTP(ctx)
 	if other, ok := errors.AsType[retryOtherError](err); ok {
 		err = other.error // server/discover was sent a moment ago
 	}
@@ -75,21 +82,21 @@ func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detectedGener
 // connectHTTP tries HTTP+SSE, unless the configuration excludes it (transport: http). With
 // transport: sse, only HTTP+SSE is tried. Later connections use HTTP+SSE at once, until one of them
 // fails to become ready.
-func (bc *backendConn) connectHTTP(ctx context.Context) error {
+func (c *connector) connectHTTP(ctx context.Context) error {
 	mode := dialHTTPStreamable
-	if bc.b.detection.usesHTTPSSE() {
+	if c.detection.usesHTTPSSE() {
 		mode = dialHTTPSSE
 	}
-	err := bc.runConn(ctx, mode)
-	if !bc.b.fallsBackToSSE(err) {
-		if mode == dialHTTPSSE && !bc.reachedReady() {
-			bc.b.detection.setHTTPSSE(false)
+	err := c.runConn(ctx, mode)
+	if !c.conn.b.fallsBackToSSE(err) {
+		if mode == dialHTTPSSE && !c.conn.reachedReady() {
+			c.detection.setHTTPSSE(false)
 		}
 		return err
 	}
-	bc.log.Info("no streamable HTTP at the backend; trying HTTP+SSE", "err", err)
-	sseErr := bc.runConn(ctx, dialHTTPSSE)
-	if bc.reachedReady() {
+	c.conn.log.Info("no streamable HTTP at the backend; trying HTTP+SSE", "err", err)
+	sseErr := c.runConn(ctx, dialHTTPSSE)
+	if c.conn.reachedReady() {
 		return sseErr
 	}
 	return fmt.Errorf("%w; HTTP+SSE also failed: %w", err, sseErr)
@@ -97,15 +104,34 @@ func (bc *backendConn) connectHTTP(ctx context.Context) error {
 
 // mayBeLegacy reports whether initialize is sent at once after a connection failed with err,
 // provided that the generation is not configured.
-func (bc *backendConn) mayBeLegacy(err error) bool {
-	d, _ := bc.b.detection.generation()
+func (c *connector) mayBeLegacy(err error) bool {
+	d, _ := c.detection.generation()
 	return isA[legacyServerError](err) ||
 		d.generation == protocol.UnknownGeneration && isA[undecidedError](err)
 }
 
 // reconnectsAtOnce reports whether another connection follows at once after err.
-func (bc *backendConn) reconnectsAtOnce(err error) bool {
-	_, configured := bc.b.detection.generation()
-	return bc.b.fallsBackToSSE(err) || isA[retryOtherError](err) ||
-		!configured && bc.mayBeLegacy(err) || errors.Is(err, errMergedIntoShared)
+func (c *connector) reconnectsAtOnce(err error) bool {
+	_, configured := c.detection.generation()
+	return c.conn.b.fallsBackToSSE(err) || isA[retryOtherError](err) ||
+		!configured && c.mayBeLegacy(err) || errors.Is(err, errMergedIntoShared)
+}
+
+// followsClient reports whether the connection begins with initialize although the backend may
+// support both generations: it serves a single client, and the client is legacy or the shared
+// connection is legacy. Such a connection uses the generation of the client, like a direct
+// connection of a client: some servers can send certain requests in one generation only. If the
+// configuration sets the generation, followsClient reports false.
+func (c *connector) followsClient() bool {
+	d, configured := c.detection.generation()
+	bc, set := c.conn, c.conn.b.set
+	switch {
+	case configured, d.generation == protocol.Modern && !d.bothGenerations:
+		return false
+	case bc.isPerSession() && set.SingleClient: // it exists because the shared connection is legacy
+		return bc.b.cfg.URL == "" && d.generation != protocol.Legacy
+	case bc.isPerSession():
+		return d.bothGenerations && bc.b.sessionFollowsClient(bc.session)
+	}
+	return set.SingleClient && bc.b.cfg.URL == "" && set.sessions.isClient(set.sessions.sole())
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpgateway/backends/internal/containers"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/demo"
 	"mcpgateway/internal/protocol"
@@ -89,6 +90,15 @@ func (b *Backend) dial(mode dialMode) (transport.Conn, error) {
 	return child, nil
 }
 
+// env returns the environment of the backend's process.
+func (b *Backend) env() []string { return childEnv(b.cfg.InheritEnv, b.set.ChildEnv, b.cfg.Env) }
+
+// containerBackend returns the process of the backend, which may run a container.
+func (b *Backend) containerBackend() containers.Backend {
+	return containers.Backend{Name: b.cfg.Name, Command: b.cfg.Command, Args: b.cfg.Args,
+		Cwd: b.cfg.Cwd, Env: b.env, Log: b.log}
+}
+
 // maxLoggedCommand bounds the logged part of a command, in bytes.
 const maxLoggedCommand = 1000
 
@@ -124,6 +134,9 @@ func (b *Backend) requestHeaders(m wire.Message) map[string]string {
 	}
 	return protocol.RequestHeaders(m, schema)
 }
+
+// isProcess reports whether the backend is a process.
+func (b *Backend) isProcess() bool { return b.cfg.Command != "" }
 
 // hasManyStreams reports whether the backend's messages may arrive on several streams, with no
 // order between them. This includes HTTP+SSE, because some servers respond to a POST in its HTTP

@@ -36,12 +36,12 @@ func isUndecided(err error) bool {
 // discoverOverHTTP calls discover with the timeout probeTimeout, for a server behind a URL whose
 // generation is not configured. If the failure leaves the generation open, the error is an
 // undecidedError.
-func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serverInfo, error) {
-	wait := bc.b.probeTimeout()
+func (h *serverHandshake) discoverOverHTTP(ctx context.Context) (serverInfo, error) {
+	wait := h.probeTimeout()
 	probeCtx, stop := context.WithTimeoutCause(ctx, wait,
 		fmt.Errorf("%w within %v", errNoDiscoverResult, wait))
 	defer stop()
-	s, err := bc.discover(probeCtx, p)
+	s, err := h.link.discover(probeCtx)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return s, err
@@ -58,14 +58,14 @@ func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serv
 // any other response, or else the reason for the lack of a response. If the server refuses the
 // version and names a known modern one, or reports a header mismatch or a missing capability,
 // discover retries once. It ignores ttlMs: the result is valid for the lifetime of the connection.
-func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, error) {
+func (l *link) discover(ctx context.Context) (serverInfo, error) {
 	revision := protocol.Newest()
 	for retry := false; ; retry = true {
 		meta := protocol.ClientMeta{Revision: revision.Date,
-			Capabilities: protocol.ClientCapabilitiesToModern(bc.capabilitiesToDeclare()),
-			ClientInfo:   bc.b.set.clientInfo}
-		m, err := p.RoundTrip(ctx, meta.AddTo(wire.NewRequest("0", protocol.MethodServerDiscover,
-			nil)))
+			Capabilities: protocol.ClientCapabilitiesToModern(l.conn.capabilitiesToDeclare()),
+			ClientInfo:   l.conn.b.set.clientInfo}
+		m, err := l.peer.RoundTrip(ctx,
+			meta.AddTo(wire.NewRequest("0", protocol.MethodServerDiscover, nil)))
 		_, unusable := errors.AsType[*peer.BadResponseError](err)
 		switch {
 		case unusable, errors.Is(err, httpclient.ErrNotStateless):

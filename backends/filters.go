@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A filterSet contains the filters of a backend. Only lists.setFilters replaces them; the methods use those
-// in force.
+// A filterSet contains the filters of a backend. Only lists.setFilters replaces them; the methods
+// use those in force.
 type filterSet struct {
 	inForce atomic.Pointer[config.Filters]
 }

@@ -25,25 +25,6 @@ type detectedGeneration struct {
 	bothGenerations bool // it is modern, and also supports legacy revisions
 }
 
-// followsClient reports whether the connection begins with initialize although the backend may
-// support both generations: it serves a single client, and the client is legacy or the shared
-// connection is legacy. Such a connection uses the generation of the client, like a direct
-// connection of a client: some servers can send certain requests in one generation only. If the
-// configuration sets the generation, followsClient reports false.
-func (bc *backendConn) followsClient() bool {
-	d, configured := bc.b.detection.generation()
-	set := bc.b.set
-	switch {
-	case configured, d.generation == protocol.Modern && !d.bothGenerations:
-		return false
-	case bc.isPerSession() && set.SingleClient: // it exists because the shared connection is legacy
-		return bc.b.cfg.URL == "" && d.generation != protocol.Legacy
-	case bc.isPerSession():
-		return d.bothGenerations && bc.b.sessionFollowsClient(bc.session)
-	}
-	return set.SingleClient && bc.b.cfg.URL == "" && set.sessions.isClient(set.sessions.sole())
-}
-
 // detection contains what the connections of a backend have found out about its server.
 type detection struct {
 	configured protocol.Generation // set by era or transport; UnknownGeneration = not configured

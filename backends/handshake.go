@@ -1,17 +1,13 @@
 package backends
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"mcpgateway/internal/config"
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/transport/child"
@@ -19,22 +15,30 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// handshake performs the handshake of the backend's generation. If the generation is not
-// configured, a server on stdio is probed, unless it is known to be legacy or followsClient reports
-// true; over HTTP the dialMode determines the generation to try. A retryOtherError means that the
-// other generation must be tried.
-func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
-	mode dialMode) (serverInfo, error) {
-	d, configured := bc.b.detection.generation()
-	follows := bc.followsClient()
+// A serverHandshake is the exchange that begins a link. It finds out the generation of the server if it
+// is not known.
+type serverHandshake struct {
+	*connector
+	link *link
+	mode dialMode
+}
+
+// run performs the handshake of the backend's generation. If the generation is not configured, a
+// server on stdio is probed, unless it is known to be legacy or followsClient reports true; over
+// HTTP the dialMode determines the generation to try. A retryOtherError means that the other
+// generation must be tried.
+func (h *serverHandshake) run(ctx context.Context) error {
+	d, configured := h.detection.generation()
+	follows := h.followsClient()
+	bc, mode := h.conn, h.mode
 	var s serverInfo
 	var err error
 	switch {
 	case mode == dialHTTPStateless && !configured:
-		s, err = bc.discoverOverHTTP(ctx, p)
+		s, err = h.discoverOverHTTP(ctx)
 	case mode == dialHTTPStateless, mode == dialStdio && configured &&
 		d.generation == protocol.Modern:
-		s, err = bc.discover(ctx, p)
+		s, err = h.link.discover(ctx)
 		switch {
 		case configured && isA[legacyServerError](err):
 			err = fmt.Errorf("it does not speak %s: remove `era: modern` (%w)",
@@ -43,16 +47,16 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 			err = fmt.Errorf("%w (it was sent server/discover because of `era: modern`)", err)
 		}
 	case mode == dialStdio && d.generation != protocol.Legacy && !follows:
-		s, err = bc.probe(ctx, p)
+		s, err = h.probe(ctx)
 	default:
-		s, err = bc.initialize(ctx, p)
+		s, err = h.initialize(ctx)
 		switch {
 		case follows && isA[*wire.Error](err):
 			// after any error, because server/discover was not sent yet
-			bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Modern})
+			h.detection.setGeneration(detectedGeneration{generation: protocol.Modern})
 			err = retryOtherError{err}
 		case !configured && isModernRefusal(err):
-			bc.b.detection.setGeneration(detectedGeneration{})
+			h.detection.setGeneration(detectedGeneration{})
 			err = retryOtherError{err}
 		case bc.b.cfg.Generation == config.GenerationLegacy && isModernRefusal(err):
 			err = fmt.Errorf("it may speak only %s: remove `era: legacy` (%w)",
@@ -60,50 +64,48 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer,
 		}
 	}
 	if err != nil {
-		return serverInfo{}, bc.withDiscoverError(ctx, err)
+		return h.withDiscoverError(ctx, err)
 	}
 	switch {
 	case s.modern:
-		bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Modern,
+		h.detection.setGeneration(detectedGeneration{generation: protocol.Modern,
 			bothGenerations: s.bothGenerations})
-	case errors.Is(bc.probeErr, errNoDiscoverResult):
-		bc.b.detection.setGeneration(unprobeableLegacy)
+	case errors.Is(h.probeErr, errNoDiscoverResult):
+		h.detection.setGeneration(unprobeableLegacy)
 	}
-	bc.mu.Lock()
-	bc.server, bc.sentLevel = s, ""
-	bc.mu.Unlock()
-	bc.noteReady(s)
+	h.link.server.Store(&s)
+	h.noteReady(s)
 	switch {
-	case isA[undecidedError](bc.probeErr):
+	case isA[undecidedError](h.probeErr):
 		bc.log.Info(
 			"server/discover failed, but initialize succeeded; `era: legacy` avoids the probe",
-			"err", bc.probeErr)
-	case bc.probeErr != nil:
+			"err", h.probeErr)
+	case h.probeErr != nil:
 		bc.log.Info("backend ended on server/discover; `era: legacy` avoids the probe",
-			"err", bc.probeErr)
+			"err", h.probeErr)
 	}
-	return s, nil
+	return nil
 }
 
 // withDiscoverError adds an earlier failure of server/discover to err, the error of initialize. It
 // returns err alone if there was no such failure, if another try follows at once, or if ctx was
 // cancelled. It also returns err alone if initialize could not be sent or failed in the same way,
 // because then the generation is not the reason.
-func (bc *backendConn) withDiscoverError(ctx context.Context, err error) error {
+func (h *serverHandshake) withDiscoverError(ctx context.Context, err error) error {
 	if lost, isLost := errors.AsType[*transport.CallLostError](err); isLost && !lost.MayHaveRun {
 		return err
 	}
-	if !isA[undecidedError](bc.probeErr) || isA[retryOtherError](err) || bc.b.fallsBackToSSE(err) ||
-		context.Cause(ctx) == context.Canceled {
+	if !isA[undecidedError](h.probeErr) || isA[retryOtherError](err) ||
+		h.conn.b.fallsBackToSSE(err) || context.Cause(ctx) == context.Canceled {
 		return err
 	}
 	err = timeoutCause(ctx, err)
-	if sameFailure(err, bc.probeErr) {
+	if sameFailure(err, h.probeErr) {
 		return err
 	}
 	return fmt.Errorf(
 		"%w (server/discover failed first: %w; if the server does not know this method, set `era: legacy`)",
-		err, bc.probeErr)
+		err, h.probeErr)
 }
 
 // sameFailure reports whether two requests failed in the same way: with the same status, or
@@ -127,15 +129,13 @@ func requestError(method string, err error) error {
 // initialize performs the handshake with a legacy server. It offers the newest legacy revision. If
 // the server refuses this revision and names another legacy revision, initialize offers that one.
 // It accepts any revision in the response, with a warning if the revision is unknown.
-func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo, error) {
-	declared := bc.capabilitiesToDeclare()
-	bc.mu.Lock()
-	bc.declaredCapabilities = declared
-	bc.mu.Unlock()
+func (h *serverHandshake) initialize(ctx context.Context) (serverInfo, error) {
+	bc, p := h.conn, h.link.peer
+	h.link.declared = bc.capabilitiesToDeclare()
 	offer := func(date string) ([]byte, error) {
 		return p.Call(ctx, protocol.MethodInitialize, wire.Encode(map[string]any{
 			"protocolVersion": date,
-			"capabilities":    json.RawMessage(declared),
+			"capabilities":    json.RawMessage(h.link.declared),
 			"clientInfo":      bc.b.set.ClientInfo,
 		}))
 	}
@@ -189,97 +189,15 @@ func counterOfferedRevision(err error) string {
 	return ""
 }
 
-// capabilitiesToDeclare returns the capabilities for the handshake: the capabilities of the client
-// of the connection. If several clients share the connection, none are declared, because a request
-// of the backend could not be attributed to a client.
-func (bc *backendConn) capabilitiesToDeclare() []byte {
-	session := bc.session
-	if session == "" && bc.b.set.SingleClient {
-		session = bc.b.set.sessions.sole()
-	}
-	return bc.b.set.sessions.capabilities(session)
-}
-
-// capabilitiesDiffer reports whether the backend is legacy and the capabilities declared to it
-// differ from those of a session. They may differ because a client may list entries before it
-// declares its capabilities, and because modern clients declare them with each request. While the
-// connection is down, the capabilities for the next handshake are unknown, and capabilitiesDiffer
-// reports false; queued calls are checked after that handshake (belongsElsewhereLocked).
-func (bc *backendConn) capabilitiesDiffer(session string) bool {
-	bc.mu.Lock()
-	defer bc.mu.Unlock()
-	return bc.peer != nil && !bc.server.modern && bc.capabilitiesDifferLocked(session)
-}
-
-func (bc *backendConn) capabilitiesDifferLocked(session string) bool {
-	return bc.b.set.sessions.isOpen(session) && !sameJSON(bc.declaredCapabilities,
-		bc.b.set.sessions.capabilities(session))
-}
-
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	var x, y bytes.Buffer
-	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil &&
-		bytes.Equal(x.Bytes(), y.Bytes())
-}
-
 // noteReady logs the server of a connection. It notes the server of the shared connection for the
 // status.
-func (bc *backendConn) noteReady(s serverInfo) {
+func (h *serverHandshake) noteReady(s serverInfo) {
+	bc := h.conn
 	if bc.isPerSession() {
 		bc.log.Debug("backend ready for a session", "server", s.displayName(),
 			"revision", s.ProtocolVersion)
 		return
 	}
-	bc.b.detection.setServer(s)
+	h.detection.setServer(s)
 	bc.log.Info("backend ready", "server", s.displayName(), "revision", s.ProtocolVersion)
-}
-
-// restoreTimeout bounds the wait for responses to the gateway's requests about log levels and
-// subscriptions, because some servers never respond to them.
-const restoreTimeout = 5 * time.Second
-
-// replayState restores the log level and the subscriptions after a reconnect. It returns the URIs
-// whose updates may have been missed. For a modern server it does nothing and returns nil: such a
-// server gets the level with each request, and the URIs through subscriptions/listen.
-func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer,
-	s serverInfo) (missed []string) {
-	if s.modern {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
-	var requests []wire.Message
-	if level := bc.wantedLevel(); level != "" && s.has("logging") {
-		requests = append(requests, setLevelRequest(level))
-		bc.mu.Lock()
-		bc.sentLevel = level
-		bc.mu.Unlock()
-	}
-	bc.mu.Lock()
-	missed, bc.resubscribeURIs = bc.subs.acceptedURIs(), nil
-	bc.mu.Unlock()
-	permitted := bc.b.filters.permittedURIs(missed)
-	bc.sendRestoring(ctx, p, append(requests, subscribeRequests(permitted)...))
-	return missed
-}
-
-// sendRestoring sends requests of the gateway that restore the state of a server, such as
-// subscriptions. It waits for the responses, and logs the first failure.
-func (bc *backendConn) sendRestoring(ctx context.Context, p *peer.Peer, requests []wire.Message) {
-	warned := false
-	for some := range slices.Chunk(requests, 64) { // some servers refuse large bursts
-		for i, a := range p.RoundTripAll(ctx, some...) {
-			if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
-				a.Err = wire.ReadError(failure)
-			}
-			if a.Err != nil && !warned {
-				warned = true
-				bc.log.Warn("restoring the log level or subscriptions failed",
-					"method", some[i].Method(), "err", a.Err)
-			}
-		}
-	}
 }

@@ -42,8 +42,7 @@ const maxBackendRequests = 16_384
 
 // An inboundHandler handles the messages that a backend initiates over one connection.
 type inboundHandler struct {
-	conn           *backendConn
-	peer           *peer.Peer
+	link           *link
 	disconnect     context.CancelCauseFunc // ends the connection
 	lastMalformed  atomic.Pointer[string]  // beginning of the last malformed output
 	warnedOfParams atomic.Bool             // invalid params were logged as a warning
@@ -56,13 +55,12 @@ var errEcho = errors.New(
 
 // HandleRequest implements peer.Handler.
 func (h *inboundHandler) HandleRequest(r *peer.Request) {
-	ready, server := h.conn.currentPeer()
-	if m := r.Method(); ready == nil && (m == protocol.MethodInitialize ||
+	if m := r.Method(); h.link.conn.current() == nil && (m == protocol.MethodInitialize ||
 		m == protocol.MethodServerDiscover) {
 		h.disconnect(errEcho)
 		return
 	}
-	if server.modern { // modern servers send no requests
+	if h.link.info().modern { // modern servers send no requests
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
 	}
@@ -76,7 +74,8 @@ func (h *inboundHandler) HandleRequest(r *peer.Request) {
 		return
 	}
 	r.Message = m
-	h.conn.b.set.clientSide().HandleRequest(h.conn.b.cfg.Name, h.attribute(m, r.Origin()), r)
+	b := h.link.conn.b
+	b.set.clientSide().HandleRequest(b.cfg.Name, h.attribute(m, r.Origin()), r)
 }
 
 // HandleNotification implements peer.Handler.
@@ -85,27 +84,28 @@ func (h *inboundHandler) HandleNotification(m wire.Message, origin peer.Origin) 
 	// The lists are read over the shared connection, but if the server of a session has announced
 	// a change, its client may expect the announcement. The client is notified after the refresh,
 	// so that it does not read the old list.
-	if h.conn.b.lists.listChanged(method, h.conn.session) {
+	bc := h.link.conn
+	if bc.b.lists.listChanged(method, bc.session) {
 		return
 	}
-	if _, server := h.conn.currentPeer(); server.modern {
+	if h.link.info().modern {
 		if method == protocol.NotificationSubscriptionsAcknowledged {
-			h.conn.listenAcknowledged(m, origin)
+			bc.listenAcknowledged(m, origin)
 			return
 		}
 		m = protocol.StripMeta(m)
 	}
 	switch method {
 	case protocol.NotificationResourceUpdated:
-		h.conn.forwardUpdate(m, attributionOf(origin))
+		bc.forwardUpdate(m, attributionOf(origin))
 		return
 	case protocol.NotificationMessage:
 		if err := protocol.CheckLogParams(m.Part(wire.PartParams)); err != nil {
 			h.warnInvalidParams(m, err)
 			return
 		}
-		h.conn.outputLog.Debug("log message of the backend",
+		bc.outputLog.Debug("log message of the backend",
 			"params", truncate(string(m.Part(wire.PartParams)), maxLoggedMessage))
 	}
-	h.conn.b.set.clientSide().HandleNotification(h.conn.b.cfg.Name, h.attribute(m, origin), m)
+	bc.b.set.clientSide().HandleNotification(bc.b.cfg.Name, h.attribute(m, origin), m)
 }

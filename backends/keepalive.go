@@ -33,8 +33,7 @@ var errHung = fmt.Errorf("it hangs: %d pings in a row got no response, each with
 // counts as a response to a ping, and a server that works on a call is not pinged. A reachable
 // server that does not respond to a ping, and has responded to none before, is not pinged again.
 type keepAlive struct {
-	conn     *backendConn
-	peer     *peer.Peer
+	link     *link
 	pings    bool          // the server is legacy, and may respond to pings
 	idleStop time.Duration // end the connection after this time without use; 0 = never
 
@@ -43,12 +42,12 @@ type keepAlive struct {
 	hasAnswered bool      // it has responded to a ping
 }
 
-// startKeepAlive watches a connection until ctx is done or the function end is called.
-func (bc *backendConn) startKeepAlive(ctx context.Context, h *inboundHandler,
-	s serverInfo) (end func()) {
-	k := &keepAlive{conn: bc, peer: h.peer, pings: !s.modern}
-	if bc.b.isProcess() && !bc.b.set.NoRestart {
-		k.idleStop = bc.b.cfg.IdleStop
+// startKeepAlive watches the connection of h until ctx is done or the function end is called.
+func startKeepAlive(ctx context.Context, h *inboundHandler) (end func()) {
+	b := h.link.conn.b
+	k := &keepAlive{link: h.link, pings: !h.link.info().modern}
+	if b.isProcess() && !b.set.NoRestart {
+		k.idleStop = b.cfg.IdleStop
 	}
 	ctx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -78,8 +77,8 @@ func (k *keepAlive) run(ctx context.Context) error {
 			return nil
 		}
 		checkedAt = time.Now()
-		if t := k.peer.Activity(); k.idleStop > 0 && checkedAt.Sub(t.LastUsed) >= k.idleStop &&
-			k.conn.stopIfIdle(k.peer) {
+		if t := k.link.peer.Activity(); k.idleStop > 0 && checkedAt.Sub(t.LastUsed) >= k.idleStop &&
+			k.stopIfIdle() {
 			return errIdle
 		}
 		if k.pings {
@@ -93,7 +92,7 @@ func (k *keepAlive) run(ctx context.Context) error {
 
 // nextCheck returns the time of the next check after a check at checkedAt; zero = never.
 func (k *keepAlive) nextCheck(checkedAt time.Time) (next time.Time) {
-	t := k.peer.Activity()
+	t := k.link.peer.Activity()
 	if k.pings {
 		next = laterOf(t.LastReceived.Add(pingAfter), checkedAt.Add(pingTimeout))
 		if k.unanswered > 0 {
@@ -115,7 +114,7 @@ func (k *keepAlive) nextCheck(checkedAt time.Time) (next time.Time) {
 
 // pingIfDue pings the server if that is due.
 func (k *keepAlive) pingIfDue(ctx context.Context, now time.Time) {
-	t := k.peer.Activity()
+	t := k.link.peer.Activity()
 	if k.unanswered > 0 && t.LastReceived.After(k.lastPing) {
 		k.markResponsive()
 	}
@@ -126,30 +125,59 @@ func (k *keepAlive) pingIfDue(ctx context.Context, now time.Time) {
 	k.lastPing = now
 	pingCtx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_, err := k.peer.RoundTrip(pingCtx, wire.NewRequest("0", protocol.MethodPing, nil))
+	_, err := k.link.peer.RoundTrip(pingCtx, wire.NewRequest("0", protocol.MethodPing, nil))
 	if ctx.Err() != nil {
 		return
 	}
-	t = k.peer.Activity()
+	t = k.link.peer.Activity()
 	switch unreachable := isUnreachable(err); {
 	case err == nil, t.LastReceived.After(now), isA[*httpclient.StatusError](err) && !unreachable:
 		k.hasAnswered = k.hasAnswered || err == nil
 		k.markResponsive()
 	case t.InFlight: // it may be working on a call
 	case !unreachable && !k.hasAnswered:
-		k.conn.log.Debug("no response to ping; will not ping again",
+		k.link.conn.log.Debug("no response to ping; will not ping again",
 			"dur", pingTimeout)
 		k.pings = false
 		k.markResponsive() // it may have been unreachable before
 	default:
 		k.unanswered++
-		k.conn.setIssue(supervise.IssueNoPong, fmt.Errorf("no response to ping: %w", silenceError(err)))
+		k.link.conn.setIssue(supervise.IssueNoPong, fmt.Errorf("no response to ping: %w", silenceError(err)))
 	}
 }
 
 func (k *keepAlive) markResponsive() {
 	k.unanswered = 0
-	k.conn.setIssue(supervise.IssueNoPong, nil)
+	k.link.conn.setIssue(supervise.IssueNoPong, nil)
+}
+
+// errIdle is the reason for the end of an unused connection: see config.Backend.IdleStop.
+var errIdle = errors.New("idle (idle_stop)")
+
+// stopIfIdle stops an unused connection until there is demand, and reports whether it has stopped
+// the connection. The caller must then end the connection. A connection is in use if it has calls
+// in flight or queued, open requests of the server, subscriptions, or lists that must be read. A
+// call that arrives at this moment is queued for the next start.
+func (k *keepAlive) stopIfIdle() bool {
+	l, bc := k.link, k.link.conn
+	unread := !bc.isPerSession() && bc.b.lists.hasUnread()
+	bc.mu.Lock()
+	var listen *peer.Call
+	if bc.subs.listen != nil {
+		listen = bc.subs.listen.call
+	}
+	inUse := unread || bc.link != l || l.refreshing.Load() > 0 || !bc.subs.empty() ||
+		!bc.calls.isEmpty()
+	stops := !inUse && l.peer.CloseIfIdle(errIdle, listen)
+	if stops {
+		l.ended, bc.link = true, nil
+		bc.sup.Stop(nil)
+	}
+	bc.mu.Unlock()
+	if stops {
+		bc.log.Info("idle backend stopped", "dur", bc.b.cfg.IdleStop)
+	}
+	return stops
 }
 
 // silenceError replaces the error of a timeout by its duration.

@@ -56,9 +56,8 @@ type listReader struct {
 // read reads lists in parallel, and publishes them. If a list cannot be read, the failure is logged
 // (see countFailure), the last listing remains, and the list is read again later. If the connection
 // has ended meanwhile, only complete lists are published, and none if ctx was cancelled.
-func (lr *listReader) read(ctx context.Context, p *peer.Peer, s serverInfo,
-	which [catalog.NumKinds]bool) {
-	b := lr.b
+func (lr *listReader) read(ctx context.Context, l *link, which [catalog.NumKinds]bool) {
+	b, s := lr.b, l.info()
 	var read []*listRead
 	for k := range catalog.Kind(catalog.NumKinds) {
 		if which[k] {
@@ -66,21 +65,21 @@ func (lr *listReader) read(ctx context.Context, p *peer.Peer, s serverInfo,
 				seenCursors: make(map[string]bool), public: s.modern})
 		}
 	}
-	lr.readPages(ctx, p, s, read)
+	lr.readPages(ctx, l, read)
 	if ctx.Err() == context.Canceled { // the connection is over; runConn reports the reason
 		b.known.save(b.lists.raw(), s)
 		return
 	}
-	now, _ := b.shared.currentPeer()
-	if now != p { // the connection is over, but complete lists are stored
+	current := b.shared.current() == l
+	if !current { // the connection is over, but complete lists are stored
 		read = slices.DeleteFunc(read, func(r *listRead) bool { return r.err != nil })
 	}
 	for _, r := range read {
 		if isLegacyRefusal(r.err) {
-			b.shared.markSuspect()
+			l.markSuspect()
 		}
 		if r.err != nil && s.modern {
-			b.shared.noteReachability(r.err)
+			l.noteReachability(r.err)
 		}
 		if r.err != nil {
 			r.err = fmt.Errorf("%s: %w", r.kind.ListMethod(), timeoutCause(ctx, r.err))
@@ -89,26 +88,27 @@ func (lr *listReader) read(ctx context.Context, p *peer.Peer, s serverInfo,
 			}
 		}
 	}
-	lr.store(read, s, now == p)
+	lr.store(read, s, current)
 }
 
 // readPages reads all pages of the lists. The requests for the next page of each list are sent
 // together.
-func (lr *listReader) readPages(ctx context.Context, p *peer.Peer, s serverInfo, read []*listRead) {
+func (lr *listReader) readPages(ctx context.Context, l *link, read []*listRead) {
+	s := l.info()
 	for {
 		var open []*listRead
 		var requests []wire.Message
 		for _, r := range read {
 			if !r.done {
 				open = append(open, r)
-				requests = append(requests, lr.b.withClientMeta(wire.NewRequest("0",
-					r.kind.ListMethod(), r.params), s, "", false))
+				requests = append(requests, l.withClientMeta(wire.NewRequest("0",
+					r.kind.ListMethod(), r.params), "", false))
 			}
 		}
 		if len(open) == 0 {
 			return
 		}
-		for i, a := range p.RoundTripAll(ctx, requests...) {
+		for i, a := range l.peer.RoundTripAll(ctx, requests...) {
 			next, err := lr.addPage(open[i], s, a)
 			open[i].err = err
 			open[i].done = err != nil || next == nil

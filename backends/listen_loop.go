@@ -42,9 +42,7 @@ const (
 
 // A listenLoop keeps the listen of a connection open. A nil listenLoop does nothing.
 type listenLoop struct {
-	conn    *backendConn
-	peer    *peer.Peer
-	server  serverInfo
+	link    *link
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	// closed when the first listen is open, or has failed, or there is nothing to listen to
@@ -59,13 +57,12 @@ type listenLoop struct {
 
 // startListenLoop keeps a listen at a modern server open until ctx is done or the method stop is
 // called. It returns nil for a legacy server and for a per-session connection.
-func (bc *backendConn) startListenLoop(ctx context.Context, p *peer.Peer,
-	s serverInfo) *listenLoop {
-	if !s.modern || bc.isPerSession() {
+func startListenLoop(ctx context.Context, l *link) *listenLoop {
+	if !l.info().modern || l.conn.isPerSession() {
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
-	ll := &listenLoop{conn: bc, peer: p, server: s, cancel: stop, ready: make(chan struct{}),
+	ll := &listenLoop{link: l, cancel: stop, ready: make(chan struct{}),
 		pause: supervise.FirstPause}
 	ll.running.Go(func() { ll.run(ctx) })
 	return ll
@@ -95,13 +92,13 @@ func (ll *listenLoop) run(ctx context.Context) {
 	began := time.Now()
 	defer func() {
 		ll.closeCurrent(ctx)
-		ll.conn.setListen(nil)
+		ll.setCurrent(nil)
 	}()
-	ll.conn.mu.Lock()
-	ll.missed = len(ll.conn.subs.acceptedURIs()) > 0
-	ll.conn.mu.Unlock()
+	ll.link.conn.mu.Lock()
+	ll.missed = len(ll.link.conn.subs.acceptedURIs()) > 0
+	ll.link.conn.mu.Unlock()
 	for ctx.Err() == nil {
-		if ll.isDisconnected() { // the next connection determines what was missed
+		if ll.link.hasEnded() { // the next connection determines what was missed
 			ll.markReady()
 			<-ctx.Done()
 			return
@@ -142,7 +139,7 @@ func (ll *listenLoop) uriCount() int {
 // reports false if the new listen has failed; the wait before the next try is then over.
 func (ll *listenLoop) replace(ctx context.Context, filter []byte, uris []string) bool {
 	ll.pruneURIs = false
-	if !ll.conn.b.hasManyStreams() || filter == nil {
+	if !ll.link.conn.b.hasManyStreams() || filter == nil {
 		ll.missed = ll.missed || ll.current != nil
 		ll.closeCurrent(ctx)
 	}
@@ -193,7 +190,7 @@ func (ll *listenLoop) awaitChange(ctx context.Context, hasUnused bool) {
 		prune = time.After(pruneURIsDelay)
 	}
 	select {
-	case <-ll.conn.reopen:
+	case <-ll.link.conn.subs.reopen:
 		select {
 		case <-time.After(uriBatchDelay):
 		case <-ctx.Done():
@@ -205,13 +202,13 @@ func (ll *listenLoop) awaitChange(ctx context.Context, hasUnused bool) {
 	case <-ctx.Done():
 		return
 	case a := <-ended:
-		ll.conn.log.Debug("backend ended subscriptions/listen", "err", a.Err)
+		ll.link.conn.log.Debug("backend ended subscriptions/listen", "err", a.Err)
 	}
 	if time.Since(ll.current.openedAt) > supervise.StableAfter {
 		ll.pause = supervise.FirstPause
 	}
 	ll.current, ll.missed = nil, true
-	ll.conn.setListen(nil)
+	ll.setCurrent(nil)
 	ll.awaitRetry(ctx, nil)
 }
 
@@ -226,7 +223,7 @@ func (ll *listenLoop) awaitRetry(ctx context.Context, err error) {
 	}
 	select {
 	case <-timer:
-	case <-ll.conn.reopen:
+	case <-ll.link.conn.subs.reopen:
 	case <-ctx.Done():
 	}
 }
@@ -235,43 +232,38 @@ func (ll *listenLoop) awaitRetry(ctx context.Context, err error) {
 // not reached, or may no longer be modern, it also lets the server be discovered again.
 func (ll *listenLoop) noteFailure(err error) {
 	e, _ := errors.AsType[*wire.Error](err)
-	ll.conn.noteReachability(err)
+	ll.link.noteReachability(err)
 	if isLegacyRefusal(err) || e != nil && e.Code == protocol.CodeUnsupportedVersion {
-		ll.conn.markSuspect()
-		ll.conn.b.lists.refreshTools()
+		ll.link.markSuspect()
+		ll.link.conn.b.lists.refreshTools()
 	}
-	logAt := ll.conn.log.Debug
+	logAt := ll.link.conn.log.Debug
 	// the end of a connection is logged elsewhere
-	if ll.pause == supervise.FirstPause && !ll.isDisconnected() {
-		logAt = ll.conn.log.Warn
+	if ll.pause == supervise.FirstPause && !ll.link.hasEnded() {
+		logAt = ll.link.conn.log.Warn
 	}
 	logAt("subscriptions/listen failed; changes may be noticed late", "err", err)
 }
 
-// isDisconnected reports whether the connection has ended; the listenLoop ends soon after.
-func (ll *listenLoop) isDisconnected() bool {
-	ll.conn.mu.Lock()
-	defer ll.conn.mu.Unlock()
-	return ll.conn.disconnectedPeer == ll.peer
-}
-
 // wantedFilter returns the params of the wanted listen, nil if none is wanted, and the URIs in the
-// params. It clears resubscribeURIs: their updates count as missed.
+// params. It clears subscriptions.resubscribe: their updates count as missed.
 func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
 	filter := make(map[string]any)
 	for k, flag := range map[catalog.Kind]string{
 		catalog.Tools: "toolsListChanged", catalog.Prompts: "promptsListChanged",
 		catalog.Resources: "resourcesListChanged",
 	} {
-		if ll.server.has(k.Capability(), "listChanged") {
+		if ll.link.server.Load().has(k.Capability(), "listChanged") {
 			filter[flag] = true
 		}
 	}
-	if ll.server.has("resources", "subscribe") {
-		ll.conn.mu.Lock()
-		uris = ll.conn.b.filters.permittedURIs(ll.conn.subs.uris())
-		ll.missed, ll.conn.resubscribeURIs = ll.missed || len(ll.conn.resubscribeURIs) > 0, nil
-		ll.conn.mu.Unlock()
+	if ll.link.server.Load().has("resources", "subscribe") {
+		bc := ll.link.conn
+		bc.mu.Lock()
+		uris = bc.b.filters.permittedURIs(bc.subs.uris())
+		ll.missed = ll.missed || len(bc.subs.resubscribe) > 0
+		bc.subs.resubscribe = nil
+		bc.mu.Unlock()
 	}
 	if len(uris) > 0 {
 		filter["resourceSubscriptions"] = uris
@@ -290,8 +282,8 @@ func (ll *listenLoop) closeCurrent(ctx context.Context) {
 		return
 	}
 	ll.current = nil
-	if !ll.conn.b.hasManyStreams() && ctx.Err() == nil {
-		_ = ll.peer.Notify(protocol.NotificationCancelled,
+	if !ll.link.conn.b.hasManyStreams() && ctx.Err() == nil {
+		_ = ll.link.peer.Notify(protocol.NotificationCancelled,
 			[]byte(`{"requestId":`+string(ls.call.ID())+`}`))
 		select {
 		case <-ls.ended:
@@ -310,12 +302,12 @@ func (ll *listenLoop) refreshMissed() {
 		return
 	}
 	ll.missed = false
-	ll.conn.b.lists.refreshAll()
-	ll.conn.mu.Lock()
-	uris := ll.conn.subs.acceptedURIs()
-	ll.conn.mu.Unlock()
+	ll.link.conn.b.lists.refreshAll()
+	ll.link.conn.mu.Lock()
+	uris := ll.link.conn.subs.acceptedURIs()
+	ll.link.conn.mu.Unlock()
 	for _, uri := range uris {
-		ll.conn.forwardUpdate(updatedNotification(uri), contract.Attribution{})
+		ll.link.conn.forwardUpdate(updatedNotification(uri), contract.Attribution{})
 	}
 }
 
@@ -323,9 +315,9 @@ func (ll *listenLoop) refreshMissed() {
 // subscribes whose result is known from this listen. It removes from the listen the URIs that the
 // server has not accepted.
 func (ll *listenLoop) resolveSubscribes() {
-	bc, ls := ll.conn, ll.current
+	bc, ls := ll.link.conn, ll.current
 	bc.mu.Lock()
-	bc.listen = ls
+	bc.subs.listen = ls
 	respond := bc.resolveSubscribesLocked(func(uri string) (known bool, err *wire.Error) {
 		switch {
 		case ls == nil:
@@ -353,7 +345,7 @@ func (ll *listenLoop) rejectSubscribes(uris []string, err error) bool {
 	if !ok {
 		return false
 	}
-	bc := ll.conn
+	bc := ll.link.conn
 	bc.mu.Lock()
 	respond := bc.resolveSubscribesLocked(func(uri string) (bool, *wire.Error) {
 		return slices.Contains(uris, uri), wire.Errorf(wire.CodeInvalidParams,
@@ -366,16 +358,9 @@ func (ll *listenLoop) rejectSubscribes(uris []string, err error) bool {
 	return len(respond) > 0
 }
 
-// setListen sets the current listen, nil if there is none.
-func (bc *backendConn) setListen(ls *listenStream) {
-	bc.mu.Lock()
-	defer bc.mu.Unlock()
-	bc.listen = ls
-}
-
-func (bc *backendConn) signalReopen() {
-	select {
-	case bc.reopen <- struct{}{}:
-	default:
-	}
+// setCurrent publishes the current listen in the connection; nil = there is none.
+func (ll *listenLoop) setCurrent(ls *listenStream) {
+	ll.link.conn.mu.Lock()
+	defer ll.link.conn.mu.Unlock()
+	ll.link.conn.subs.listen = ls
 }

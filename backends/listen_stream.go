@@ -38,20 +38,20 @@ func (ls *listenStream) matches(m wire.Message) bool {
 // acknowledgement, or ctx is done.
 func (ll *listenLoop) open(ctx context.Context, params []byte,
 	uris []string) (*listenStream, error) {
-	bc := ll.conn
+	bc := ll.link.conn
 	ls := &listenStream{uris: uris, acked: make(chan []byte, 1), ended: make(peer.ResponseChan, 1),
 		openedAt: time.Now()}
 	ls.call = &peer.Call{Handler: ls.ended, Internal: true}
 	bc.mu.Lock()
-	bc.openingListen = ls
+	bc.subs.opening = ls
 	bc.mu.Unlock()
 	defer func() {
 		bc.mu.Lock()
-		bc.openingListen = nil
+		bc.subs.opening = nil
 		bc.mu.Unlock()
 	}()
 	m := wire.NewRequest("0", protocol.MethodSubscriptionsListen, params)
-	if err := ll.peer.TrySend(bc.b.withClientMeta(m, ll.server, "", false), ls.call); err != nil {
+	if err := ll.link.peer.TrySend(ll.link.withClientMeta(m, "", false), ls.call); err != nil {
 		return nil, err
 	}
 	select {
@@ -78,22 +78,6 @@ func listenError(a peer.Response) error {
 		return errors.New("subscriptions/listen ended without an acknowledgement")
 	}
 	return a.Err
-}
-
-// listenAcknowledged handles the acknowledgement of the listen that is being opened, and ignores
-// any other.
-func (bc *backendConn) listenAcknowledged(m wire.Message, origin peer.Origin) {
-	bc.mu.Lock()
-	ls := bc.openingListen
-	bc.mu.Unlock()
-	if ls == nil || origin.Call != nil && origin.Call != ls.call ||
-		origin.Call == nil && !ls.matches(m) {
-		return
-	}
-	select {
-	case ls.acked <- m.Part(wire.PartParams):
-	default: // acknowledged before
-	}
 }
 
 // readAcknowledged parses the acknowledgement.

@@ -20,10 +20,10 @@ func truncate(text string, n int) string {
 
 // onMalformed logs output that is not a message, the first time as a warning.
 func (h *inboundHandler) onMalformed(e *transport.MalformedError) {
-	text := truncate(h.conn.b.set.Mask(string(e.Text)), 200)
-	logAt := h.conn.outputLog.Debug
+	text := truncate(h.link.conn.b.set.Mask(string(e.Text)), 200)
+	logAt := h.link.conn.outputLog.Debug
 	if h.lastMalformed.Swap(&text) == nil {
-		logAt = h.conn.outputLog.Warn
+		logAt = h.link.conn.outputLog.Warn
 	}
 	logAt("skipped output that is not a message", "text", text, "err", malformedReason(e))
 }
@@ -45,9 +45,9 @@ func malformedReason(e *transport.MalformedError) error {
 // warnInvalidParams logs that a message was refused because of its params, the first time as a
 // warning.
 func (h *inboundHandler) warnInvalidParams(m wire.Message, err error) {
-	logAt := h.conn.outputLog.Debug
+	logAt := h.link.conn.outputLog.Debug
 	if !h.warnedOfParams.Swap(true) {
-		logAt = h.conn.outputLog.Warn
+		logAt = h.link.conn.outputLog.Warn
 	}
 	logAt("refused a message with invalid params", "method", m.Method(), "err", err)
 }
@@ -60,7 +60,7 @@ func (h *inboundHandler) explain(err error) error {
 	switch {
 	case output == nil:
 		return err
-	case ended && exit.Stderr == "" && !h.conn.reachedReady():
+	case ended && exit.Stderr == "" && !h.link.conn.reachedReady():
 		return rewordedError{err, fmt.Sprintf("it ended (%s) without speaking MCP; its output: %q",
 			exit.Status, *output)}
 	}

@@ -21,7 +21,7 @@ func TestSessionConnectionOpenedDuringDrain(t *testing.T) {
 	b := s.current().byName["a"]
 	b.shared.addSubscriptions("one", []string{"x:y"})
 	b.perSession.draining = true // as in the first step of drain
-	if bc := b.perSession.open(b, "one"); !bc.draining {
+	if bc := b.perSession.open(b, "one"); bc.phase != connDraining {
 		t.Error("the connection is not draining")
 	}
 	_, subscribed := b.shared.startDraining() // as in the next step

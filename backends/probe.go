@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -23,8 +22,8 @@ const (
 	refusedResponseWait = time.Second
 )
 
-func (b *Backend) probeTimeout() time.Duration {
-	if t := b.cfg.StartTimeout / 3; t > 0 {
+func (h *serverHandshake) probeTimeout() time.Duration {
+	if t := h.conn.b.cfg.StartTimeout / 3; t > 0 {
 		return min(t, longestProbeTimeout)
 	}
 	return longestProbeTimeout
@@ -40,30 +39,30 @@ type discoverResult struct {
 // generation. If the backend ends because of server/discover, it is unprobeable, and the method
 // probe returns a retryOtherError. If the backend does not respond within probeTimeout, it may only
 // be slow to start: probe sends initialize as well, to the same process.
-func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, error) {
+func (h *serverHandshake) probe(ctx context.Context) (serverInfo, error) {
 	probeCtx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
 	found := make(chan discoverResult, 1)
 	running.Go(func() {
-		s, err := bc.discover(probeCtx, p)
+		s, err := h.link.discover(probeCtx)
 		found <- discoverResult{s, err}
 	})
 	select {
 	case d := <-found:
-		return bc.afterProbe(ctx, p, d)
-	case <-time.After(bc.b.probeTimeout()):
+		return h.afterProbe(ctx, d)
+	case <-time.After(h.probeTimeout()):
 	}
-	return bc.initializeSilent(ctx, p, found)
+	return h.initializeSilent(ctx, found)
 }
 
 // initializeSilent sends initialize to a backend that has not responded to server/discover, and
 // waits for the response. It then waits for the response to server/discover for lateResponseWait or
 // refusedResponseWait. A result of initialize has precedence over a result of server/discover.
-func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
+func (h *serverHandshake) initializeSilent(ctx context.Context,
 	found <-chan discoverResult) (serverInfo, error) {
-	s, err := bc.initialize(ctx, p)
+	s, err := h.initialize(ctx)
 	refused := isA[*wire.Error](err)
 	wait := lateResponseWait
 	if refused {
@@ -82,15 +81,15 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 	case !silent && late.err == nil:
 		// the server supports both generations: the next process is also probed
 	case !silent:
-		bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
+		h.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
 	case err == nil:
-		bc.log.Info(
+		h.conn.log.Info(
 			"initialize succeeded without a response to server/discover; `era: legacy` avoids the probe",
-			"dur", bc.b.probeTimeout())
-		bc.b.detection.setGeneration(unprobeableLegacy)
+			"dur", h.probeTimeout())
+		h.detection.setGeneration(unprobeableLegacy)
 	case refused, ctx.Err() == context.Canceled:
 	default: // it was not ready in time, or has ended
-		bc.b.detection.setGeneration(unprobeableLegacy)
+		h.detection.setGeneration(unprobeableLegacy)
 		if ctx.Err() == nil {
 			err = retryOtherError{err}
 		} else {
@@ -103,19 +102,19 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer,
 }
 
 // afterProbe continues after server/discover on stdio has succeeded or failed.
-func (bc *backendConn) afterProbe(ctx context.Context, p *peer.Peer,
+func (h *serverHandshake) afterProbe(ctx context.Context,
 	d discoverResult) (serverInfo, error) {
 	switch {
 	case d.err == nil:
 		return d.server, nil
 	case isA[legacyServerError](d.err):
-		bc.b.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
-		return bc.initialize(ctx, p)
+		h.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
+		return h.initialize(ctx)
 	case ctx.Err() != nil:
 		return serverInfo{}, d.err
 	}
-	bc.log.Debug("backend ended on server/discover; starting it without the probe", "err", d.err)
-	bc.probeErr = d.err
-	bc.b.detection.setGeneration(unprobeableLegacy)
+	h.conn.log.Debug("backend ended on server/discover; starting it without the probe", "err", d.err)
+	h.probeErr = d.err
+	h.detection.setGeneration(unprobeableLegacy)
 	return serverInfo{}, retryOtherError{d.err}
 }

@@ -2,7 +2,6 @@ package backends
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"mcpgateway/backends/internal/supervise"
@@ -30,14 +29,20 @@ func refreshDelay(inARow int) time.Duration {
 	return min(100*time.Millisecond<<min(inARow-undelayedRefreshes, 10), longestRefreshDelay)
 }
 
-// refreshLoop reads the backend's lists again when they have changed or expired, or after a
+// A refresher keeps the lists of a backend up to date, over the link of its shared connection.
+type refresher struct {
+	link  *link
+	ended chan error // capacity 1: the result of peer.Peer.Run
+}
+
+// run reads the backend's lists again when they have changed or expired, or after a
 // failure, until the connection ends. It returns the reason for the end; errDisconnected means that
 // p.Run has the reason.
 //
-// For a modern server it also discovers the server again if necessary, and sends the calls in
-// retryQueue.
-func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverInfo,
-	ended chan error) error {
+// For a modern server it also discovers the server again if necessary, and sends the calls that
+// wait for that.
+func (r *refresher) run(ctx context.Context) error {
+	bc, ended := r.link.conn, r.ended
 	b := bc.b
 	retry, inARow, listed := supervise.FirstPause, 0, time.Now()
 	for {
@@ -67,31 +72,32 @@ func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverIn
 			if inARow++; time.Since(listed) > refreshDelay(inARow)+time.Second {
 				inARow = 0
 			}
-			which, notify = bc.takeStale()
+			which, notify = r.takeStale()
 		case <-retryTimer:
 		case <-b.lists.nextExpiry():
 			b.lists.markExpired()
-			which, notify = bc.takeStale()
+			which, notify = r.takeStale()
 		}
-		if err := bc.refresh(ctx, p, &s, which); err != nil {
+		if err := r.refresh(ctx, which); err != nil {
 			notify()
 			return err
 		}
 		notify()
-		bc.sendRetries(p)
+		r.link.sendRetries()
 		listed = time.Now()
 	}
 }
 
 // takeStale returns the lists that must be read now. The caller must then call notify, which
 // notifies each session whose own connection has announced a change.
-func (bc *backendConn) takeStale() (which [catalog.NumKinds]bool, notify func()) {
-	which, announcedTo := bc.b.lists.takeStale()
+func (r *refresher) takeStale() (which [catalog.NumKinds]bool, notify func()) {
+	b := r.link.conn.b
+	which, announcedTo := b.lists.takeStale()
 	return which, func() {
 		for session, changed := range announcedTo {
 			for k := range catalog.Kind(catalog.NumKinds) {
 				if changed[k] {
-					bc.b.set.clientSide().HandleNotification(bc.b.cfg.Name,
+					b.set.clientSide().HandleNotification(b.cfg.Name,
 						contract.Attribution{Session: session},
 						wire.NewNotification(k.ChangedNotification(), nil))
 				}
@@ -100,22 +106,16 @@ func (bc *backendConn) takeStale() (which [catalog.NumKinds]bool, notify func())
 	}
 }
 
-// beginRefresh notes that lists are being read, until the function done is called.
-func (bc *backendConn) beginRefresh() (done func()) {
-	bc.refreshing.Add(1)
-	return sync.OnceFunc(func() { bc.refreshing.Add(-1) })
-}
-
 // refresh discovers the server again if necessary, and reads lists: all lists if the server was
 // unreachable before, and none if it is unreachable now. It fails only if the server is no longer
 // modern.
-func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo,
-	which [catalog.NumKinds]bool) error {
-	defer bc.beginRefresh()()
+func (r *refresher) refresh(ctx context.Context, which [catalog.NumKinds]bool) error {
+	bc := r.link.conn
+	defer r.link.beginRefresh()()
 	ctx, cancel := bc.b.withStartTimeout(ctx, peer.ErrTimeout)
 	defer cancel()
 	wasUnreachable := bc.hasIssue(supervise.IssueUnreachable)
-	if err := bc.rediscover(ctx, p, s); err != nil {
+	if err := r.rediscover(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -124,46 +124,37 @@ func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo,
 	case wasUnreachable:
 		which = allKinds
 	}
-	bc.b.reader.read(ctx, p, *s, which)
+	bc.b.reader.read(ctx, r.link, which)
 	return nil
-}
-
-// markSuspect makes the next refresh discover the server again.
-func (bc *backendConn) markSuspect() {
-	bc.mu.Lock()
-	defer bc.mu.Unlock()
-	bc.needsRediscovery = true
 }
 
 // rediscoverTimeout is the longest wait for the response to a repeated server/discover.
 const rediscoverTimeout = 10 * time.Second
 
 // rediscover sends server/discover again if the server is modern and is suspect or was unreachable,
-// and updates s. It fails if the server is no longer modern. Any other failure is only logged, and
-// noted by noteReachability.
-func (bc *backendConn) rediscover(ctx context.Context, p *peer.Peer, s *serverInfo) error {
+// and updates link.server. It fails if the server is no longer modern. Any other failure is only
+// logged, and noted by noteReachability.
+func (r *refresher) rediscover(ctx context.Context) error {
+	l, bc := r.link, r.link.conn
 	bc.mu.Lock()
-	suspect := bc.needsRediscovery || bc.sup.HasIssue(supervise.IssueUnreachable)
-	bc.needsRediscovery = false
+	suspect := l.needsRediscovery || bc.sup.HasIssue(supervise.IssueUnreachable)
+	l.needsRediscovery = false
 	bc.mu.Unlock()
-	if !suspect || !s.modern {
+	if !suspect || !l.info().modern {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, rediscoverTimeout, peer.ErrTimeout)
 	defer cancel()
-	found, err := bc.discover(ctx, p)
+	found, err := l.discover(ctx)
 	switch {
 	case isA[legacyServerError](err):
 		return err
 	case err != nil:
-		bc.noteReachability(err)
+		l.noteReachability(err)
 		bc.log.Debug("repeated server/discover failed", "err", err)
 		return nil
 	}
-	*s = found
-	bc.mu.Lock()
-	bc.server = found
-	bc.mu.Unlock()
+	l.server.Store(&found)
 	bc.setIssue(supervise.IssueUnreachable, nil)
 	return nil
 }

@@ -3,10 +3,8 @@ package backends
 import (
 	"cmp"
 	"errors"
-	"slices"
 	"time"
 
-	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/transport/httpclient"
@@ -19,29 +17,29 @@ import (
 // cancellation, a timeout, the end of the connection or an invalid response. sendAgain may replace
 // the response m.
 func (q *queuedCall) sendAgain(m *wire.Message, err error) bool {
-	bc := q.sentOver.Load()
+	l := q.sentOver.Load()
 	switch {
-	case bc == nil: // a request of the gateway itself
+	case l == nil: // a request of the gateway itself
 		return false
 	case err != nil && (!isA[*transport.CallLostError](err) || errors.Is(err, transport.ErrClosed)):
 		return false
 	case q.modern:
-		return bc.retryAfterRefresh(q, m, err)
+		return l.retryAfterRefresh(q, m, err)
 	}
-	return err != nil && bc.b.cfg.URL != "" && !q.isRetry && bc.retryInNewSession(q, err)
+	return err != nil && l.conn.b.cfg.URL != "" && !q.isRetry && l.retryInNewSession(q, err)
 }
 
 // retryInNewSession reports whether a call was refused only because the server does not know the
 // HTTP session. If so, retryInNewSession queues the call for the next session.
-func (bc *backendConn) retryInNewSession(q *queuedCall, err error) bool {
+func (l *link) retryInNewSession(q *queuedCall, err error) bool {
 	if !httpclient.IsUnknownSession(err) {
 		return false
 	}
-	bc.log.Debug("session unknown to the backend; sending the call in a new session",
+	l.conn.log.Debug("session unknown to the backend; sending the call in a new session",
 		"method", q.request.Message.Method(), "err", err)
 	q.isRetry = true
-	bc.markDisconnected(q.sentBy, err)
-	bc.send(q)
+	l.disconnected(err)
+	l.conn.send(q)
 	return true
 }
 
@@ -49,14 +47,15 @@ func (bc *backendConn) retryInNewSession(q *queuedCall, err error) bool {
 // request, and so has not run it. It reports whether it has taken over the call. The tools are
 // listed again, because their schemas contain the headers that a call needs. If the server has
 // refused the version, or responds like a legacy server, it is discovered again before that
-// (refreshLoop). Then the call is sent once more. If the second try fails in the same way, the
+// (refresher). Then the call is sent once more. If the second try fails in the same way, the
 // caller gets another error, because -32020 and -32022 concern only the gateway.
 //
 // Meanwhile the call has no timeout in the peer, and the refresh may have none either
 // (start_timeout: 0). Therefore the call waits for at most its call_timeout, or refreshRetryTimeout
 // if it has no timeout, and then ends as not run.
-func (bc *backendConn) retryAfterRefresh(q *queuedCall, m *wire.Message, err error) bool {
-	bc.noteReachability(err)
+func (l *link) retryAfterRefresh(q *queuedCall, m *wire.Message, err error) bool {
+	bc := l.conn
+	l.noteReachability(err)
 	e := wire.ReadError(m.Part(wire.PartError))
 	suspect := e.Code == protocol.CodeUnsupportedVersion || isLegacyRefusal(err)
 	switch {
@@ -71,20 +70,16 @@ func (bc *backendConn) retryAfterRefresh(q *queuedCall, m *wire.Message, err err
 	}
 	q.isRetry = true
 	bc.mu.Lock()
-	switch {
-	case bc.draining, !q.enter(&bc.queue):
+	if bc.link != l || bc.phase != connOpen || !q.enter(&bc.calls.callQueue) {
 		bc.mu.Unlock()
-		bc.send(q) // which redirects it, or ends it if it was cancelled
+		bc.send(q) // over the next link, or to the successor; or it ends if it was cancelled
 		return true
-	case bc.disconnectedPeer == q.sentBy:
-		bc.queued = append(bc.queued, q)
-	default:
-		bc.retryQueue = append(bc.retryQueue, q)
-		wait := cmp.Or(q.Timeout, refreshRetryTimeout)
-		time.AfterFunc(wait, func() { bc.expireRetry(q, wait) })
 	}
-	bc.needsRediscovery = bc.needsRediscovery || suspect
+	bc.calls.retries = append(bc.calls.retries, q)
+	l.needsRediscovery = l.needsRediscovery || suspect
 	bc.mu.Unlock()
+	wait := cmp.Or(q.Timeout, refreshRetryTimeout)
+	time.AfterFunc(wait, func() { l.expireRetry(q, wait) })
 	bc.b.lists.refreshTools()
 	return true
 }
@@ -92,31 +87,26 @@ func (bc *backendConn) retryAfterRefresh(q *queuedCall, m *wire.Message, err err
 // refreshRetryTimeout is the longest wait for the refresh of a call without call_timeout.
 const refreshRetryTimeout = 2 * time.Minute
 
-// expireRetry ends a call that still waits in retryQueue. A call is never queued there twice.
-func (bc *backendConn) expireRetry(q *queuedCall, waited time.Duration) {
-	bc.mu.Lock()
-	i := slices.Index(bc.retryQueue, q)
-	if i >= 0 {
-		bc.retryQueue = slices.Delete(bc.retryQueue, i, i+1)
-	}
-	bc.mu.Unlock()
-	if i >= 0 {
+// expireRetry ends a call that still waits for the refresh. A call waits for it once.
+func (l *link) expireRetry(q *queuedCall, waited time.Duration) {
+	l.conn.mu.Lock()
+	waits := l.conn.calls.removeRetry(q)
+	l.conn.mu.Unlock()
+	if waits {
 		q.fail(notSent(
 			"it refuses the form of the request, and did not list its tools again within %v",
 			waited))
 	}
 }
 
-// sendRetries sends the calls in retryQueue, if p is still the current peer.
-func (bc *backendConn) sendRetries(p *peer.Peer) {
-	bc.mu.Lock()
+// sendRetries sends the calls that have waited for the refresh, if l is still the current link.
+func (l *link) sendRetries() {
+	l.conn.mu.Lock()
 	var deferred []func()
-	if bc.peer == p {
-		some := bc.retryQueue
-		bc.retryQueue = nil
-		deferred = bc.sendAllLocked(p, some)
+	if l.conn.link == l {
+		deferred = l.sendAllLocked(l.conn.calls.takeRetries())
 	}
-	bc.mu.Unlock()
+	l.conn.mu.Unlock()
 	for _, f := range deferred {
 		f()
 	}

@@ -28,7 +28,7 @@ func (s *Set) RetryFailed() (names []string) {
 			case bc.isPerSession():
 				perSession = append(perSession, bc)
 			default:
-				bc.retryNow()
+				bc.starts.retryWithin(0)
 			}
 			failed = true
 		}
@@ -38,14 +38,7 @@ func (s *Set) RetryFailed() (names []string) {
 	}
 	step := min(retryStep, retrySpread/time.Duration(max(len(perSession), 1)))
 	for i, bc := range perSession {
-		bc.retryWithin(time.Duration(i) * step)
+		bc.starts.retryWithin(time.Duration(i) * step)
 	}
 	return names
-}
-
-// isBackingOff reports whether the connection has failed and waits for the next try.
-func (bc *backendConn) isBackingOff() bool {
-	bc.mu.Lock()
-	defer bc.mu.Unlock()
-	return !bc.sup.RetryAt().IsZero()
 }

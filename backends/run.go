@@ -4,21 +4,44 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"mcpgateway/backends/internal/supervise"
 )
+
+// A startLoop connects a backendConn again and again: the shared connection until its backend is
+// removed, a per-session connection while there is demand.
+type startLoop struct {
+	conn         *backendConn
+	wakeup       chan struct{} // capacity 1: start the stopped shared connection
+	retrySooner  chan struct{} // capacity 1: the next try is due earlier than it was
+	loggedReason string        // reason for the last end of the connection, as logged
+
+	// Guarded by conn.mu, for a per-session connection:
+	running    bool               // a goroutine runs runPerSession
+	disconnect context.CancelFunc // ends the connection and its reconnecting
+}
+
+func newStartLoop(bc *backendConn) startLoop {
+	return startLoop{conn: bc, wakeup: make(chan struct{}, 1), retrySooner: make(chan struct{}, 1)}
+}
+
+// signalDemand ends awaitDemand.
+func (sl *startLoop) signalDemand() {
+	select {
+	case sl.wakeup <- struct{}{}:
+	default:
+	}
+}
 
 // runShared keeps the shared connection up until ctx is done. A backend that is started on demand
 // is connected when there is demand. With Options.NoRestart, a connection that has ended is not
 // replaced.
-func (bc *backendConn) runShared(ctx context.Context) {
+func (sl *startLoop) runShared(ctx context.Context) {
+	bc := sl.conn
 	needed := !bc.b.needsNoStart()
 	if !needed {
 		bc.log.Info("start deferred to the first call (lazy)")
 	}
-	for needed || bc.awaitDemand(ctx) {
-		bc.markStarting()
-		err := bc.connect(ctx)
+	for needed || sl.awaitDemand(ctx) {
+		err := sl.connect(ctx)
 		needed = ctx.Err() == nil && !errors.Is(err, errIdle)
 		switch {
 		case !needed:
@@ -27,73 +50,84 @@ func (bc *backendConn) runShared(ctx context.Context) {
 			<-ctx.Done()
 			return
 		default:
-			bc.recordEnd(err)
-			bc.awaitRetry(ctx)
+			sl.recordEnd(err)
+			sl.awaitRetry(ctx)
 			needed = ctx.Err() == nil
 		}
 	}
 	bc.markStopped(errStopped)
 }
 
+// connect makes one connection, and returns the reason for its end when nothing of it is left.
+func (sl *startLoop) connect(ctx context.Context) error {
+	sl.conn.markStarting()
+	c := connector{conn: sl.conn, detection: sl.conn.b.detection}
+	return c.connect(ctx)
+}
+
 // awaitDemand waits until there is demand for the shared connection. It reports false if ctx is
 // done first.
-func (bc *backendConn) awaitDemand(ctx context.Context) bool {
+func (sl *startLoop) awaitDemand(ctx context.Context) bool {
 	select {
-	case <-bc.wakeup:
+	case <-sl.wakeup:
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
 		return false
 	}
-	bc.log.Info("starting backend on demand")
+	sl.conn.log.Info("starting backend on demand")
 	return true
 }
 
 // runPerSession keeps a per-session connection up while there is demand: queued calls or
 // subscriptions.
-func (bc *backendConn) runPerSession(parent context.Context) {
+func (sl *startLoop) runPerSession(parent context.Context) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	bc.mu.Lock()
-	bc.disconnect = cancel
-	closed := bc.closed
-	bc.mu.Unlock()
-	if !closed && bc.reconnectLoop(ctx) {
+	if sl.onClose(cancel) && sl.reconnect(ctx) {
 		return
 	}
 	if parent.Err() != nil {
-		bc.markStopped(errStopped)
+		sl.conn.markStopped(errStopped)
 	} else {
-		bc.markStopped(errSessionOver)
+		sl.conn.markStopped(errSessionOver)
 	}
 }
 
-// reconnectLoop connects again and again. It reports true if demand has ended or the connection was
+// onClose lets backendConn.close call the function disconnect. It reports false if the connection
+// is closed already.
+func (sl *startLoop) onClose(disconnect context.CancelFunc) bool {
+	sl.conn.mu.Lock()
+	defer sl.conn.mu.Unlock()
+	sl.disconnect = disconnect
+	return sl.conn.phase != connClosed
+}
+
+// reconnect connects again and again. It reports true if demand has ended or the connection was
 // merged into the shared one, and false if the session or the gateway has ended, or the backend was
 // removed.
-func (bc *backendConn) reconnectLoop(ctx context.Context) bool {
+func (sl *startLoop) reconnect(ctx context.Context) bool {
 	for {
-		bc.awaitRetry(ctx)
+		sl.awaitRetry(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return false
-		case !bc.mayStart():
-			if bc.exitIfIdle() {
+		case !sl.mayStart():
+			if sl.exitIfIdle() {
 				return true
 			}
 			continue
 		}
-		bc.markStarting()
-		err := bc.connect(ctx)
+		err := sl.connect(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return false
 		case errors.Is(err, errMergedIntoShared):
 			return true
 		case !errors.Is(err, errIdle):
-			bc.recordEnd(err)
+			sl.recordEnd(err)
 		}
-		if bc.exitIfIdle() {
+		if sl.exitIfIdle() {
 			return true
 		}
 	}
@@ -101,8 +135,8 @@ func (bc *backendConn) reconnectLoop(ctx context.Context) bool {
 
 // mayStart reports whether the breaker of all per-session connections allows a start now. If the
 // breaker does not allow it, mayStart fails the queued calls with the reason.
-func (bc *backendConn) mayStart() bool {
-	now := time.Now()
+func (sl *startLoop) mayStart() bool {
+	bc, now := sl.conn, time.Now()
 	next, reason := bc.b.perSession.allowStart(now)
 	if reason == nil {
 		return true
@@ -110,8 +144,7 @@ func (bc *backendConn) mayStart() bool {
 	bc.mu.Lock()
 	bc.sup.BlockUntil(reason, next)
 	why := notSent("%w", bc.sup.RejectError(now))
-	var dropped []*queuedCall
-	dropped, bc.queued = bc.queued, nil
+	dropped := bc.calls.take()
 	bc.mu.Unlock()
 	bc.failCalls(dropped, why)
 	return false
@@ -119,25 +152,27 @@ func (bc *backendConn) mayStart() bool {
 
 // exitIfIdle reports whether there is no demand for the connection. If there is none, the goroutine
 // of the connection must exit, and the next call starts another.
-func (bc *backendConn) exitIfIdle() bool {
+func (sl *startLoop) exitIfIdle() bool {
+	bc := sl.conn
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
-	if len(bc.queued) > 0 || !bc.subs.empty() {
+	if len(bc.calls.waiting) > 0 || !bc.subs.empty() {
 		return false
 	}
-	bc.running = false
+	sl.running = false
 	return true
 }
 
 // recordEnd counts and logs the end of a connection, or the failure to make one. It is called when
 // nothing of the connection is left.
-func (bc *backendConn) recordEnd(err error) {
+func (sl *startLoop) recordEnd(err error) {
+	bc := sl.conn
 	bc.markFailed(err)
 	bc.mu.Lock()
 	wasReady, breaker := bc.sup.ReachedReady(), bc.sup.Breaker()
-	sameReason := bc.loggedReason == err.Error()
-	bc.loggedReason = err.Error()
 	bc.mu.Unlock()
+	sameReason := sl.loggedReason == err.Error()
+	sl.loggedReason = err.Error()
 	bc.b.perSession.noteEnded(bc, wasReady, breaker)
 	next := roundDuration(breaker.Pause())
 	switch {
@@ -154,35 +189,30 @@ func (bc *backendConn) recordEnd(err error) {
 }
 
 // awaitRetry waits until the next try is due, or ctx is done.
-func (bc *backendConn) awaitRetry(ctx context.Context) {
+func (sl *startLoop) awaitRetry(ctx context.Context) {
 	for ctx.Err() == nil {
-		bc.mu.Lock()
-		pause := time.Until(bc.sup.RetryAt())
-		bc.mu.Unlock()
+		sl.conn.mu.Lock()
+		pause := time.Until(sl.conn.sup.RetryAt())
+		sl.conn.mu.Unlock()
 		if pause <= 0 {
 			return
 		}
 		select {
 		case <-time.After(pause):
-		case <-bc.retrySooner:
+		case <-sl.retrySooner:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// retrySoon resets the failures of a connection that is backing off. The next try follows within
-// supervise.FirstPause, and calls wait for it.
-func (bc *backendConn) retrySoon() { bc.retryWithin(supervise.FirstPause) }
-
-// retryNow resets the failures of a connection that is backing off, and makes the next try at once.
-func (bc *backendConn) retryNow() { bc.retryWithin(0) }
-
-func (bc *backendConn) retryWithin(pause time.Duration) {
-	bc.mu.Lock()
-	bc.sup.ResetBackoff(time.Now(), pause)
-	bc.mu.Unlock()
+// retryWithin resets the failures of a connection that is backing off. The next try follows within
+// the pause, 0 = at once, and calls wait for it.
+func (sl *startLoop) retryWithin(pause time.Duration) {
+	sl.conn.mu.Lock()
+	sl.conn.sup.ResetBackoff(time.Now(), pause)
+	sl.conn.mu.Unlock()
 	select {
-	case bc.retrySooner <- struct{}{}:
+	case sl.retrySooner <- struct{}{}:
 	default:
 	}
 }

@@ -3,13 +3,11 @@ package backends
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
-	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -40,42 +38,40 @@ func (bc *backendConn) send(q *queuedCall) {
 // closed meanwhile; the caller then retries.
 func (bc *backendConn) sendOnce(q *queuedCall) bool {
 	bc.mu.Lock()
-	if bc.mergedIntoShared {
+	switch {
+	case bc.phase == connMerged:
 		bc.mu.Unlock()
 		bc.b.shared.send(q)
 		return true
-	}
-	if bc.draining {
+	case bc.phase == connDraining:
 		bc.mu.Unlock()
 		bc.b.redirect(q)
 		return true
-	}
-	if q.IsCancelled() { // before Send, or while it moved between connections
+	case q.IsCancelled(): // before Send, or while it moved between connections
 		bc.mu.Unlock()
 		q.fail(peer.ErrCancelled)
 		return true
-	}
-	// a subscribe call that is queued after CloseSession would not be removed
-	if q.subscribes() && !bc.b.set.sessions.isOpen(q.request.Session) {
+	case q.subscribes() && !bc.b.set.sessions.isOpen(q.request.Session):
+		// a subscribe call that is queued after CloseSession would not be removed
 		bc.mu.Unlock()
 		q.fail(notSent("%w", errSessionOver))
 		return true
 	}
-	p, server := bc.peer, bc.server
-	if p != nil && bc.belongsElsewhereLocked(q) {
+	l := bc.link
+	if l != nil && l.belongsElsewhere(q) {
 		bc.mu.Unlock()
 		bc.b.reroute(q)
 		return true
 	}
 	recorded := !q.subscribes() || bc.recordSubscriptionLocked(q)
-	if p != nil && server.modern && q.subscription != nil {
+	if l != nil && l.info().modern && q.subscription != nil {
 		respond := bc.subscribeByListenLocked(q)
 		bc.mu.Unlock()
 		respond()
 		return true
 	}
 	var err error
-	if p == nil {
+	if l == nil {
 		err = bc.enqueueLocked(q)
 	}
 	bc.mu.Unlock()
@@ -86,10 +82,10 @@ func (bc *backendConn) sendOnce(q *queuedCall) bool {
 	switch {
 	case err != nil:
 		q.fail(err)
-	case p != nil:
-		err := bc.trySend(p, server, q)
+	case l != nil:
+		err := l.trySend(q)
 		if errors.Is(err, transport.ErrClosed) {
-			bc.markDisconnected(p, err)
+			l.disconnected(err)
 			return false
 		}
 		if err != nil {
@@ -103,74 +99,69 @@ func (bc *backendConn) sendOnce(q *queuedCall) bool {
 // It returns an error if waiting is useless, or the call was cancelled.
 func (bc *backendConn) enqueueLocked(q *queuedCall) error {
 	now := time.Now()
-	if bc.sup.Disposition(now) != supervise.RejectCall && !bc.closed {
+	if bc.sup.Disposition(now) != supervise.RejectCall && bc.phase != connClosed {
 		bc.wakeLocked()
 	}
 	switch {
 	case bc.sup.Disposition(now) == supervise.RejectCall:
 		return notSent("%w", bc.sup.RejectError(now))
-	case bc.closed:
+	case bc.phase == connClosed:
 		return notSent("it was stopped")
-	case !q.enter(&bc.queue):
-		return peer.ErrCancelled
 	}
-	bc.queued = append(bc.queued, q)
-	return nil
+	return bc.calls.add(q)
 }
 
-// removeQueued removes a queued call and reports whether it was queued.
-func (bc *backendConn) removeQueued(q *queuedCall) bool {
-	bc.mu.Lock()
-	defer bc.mu.Unlock()
-	for _, list := range []*[]*queuedCall{&bc.queued, &bc.retryQueue, &bc.pendingSubscribes} {
-		if i := slices.Index(*list, q); i >= 0 {
-			*list = slices.Delete(*list, i, i+1)
-			return true
-		}
+// markReady makes l the current link and sends the queued calls. From now on calls are sent at
+// once. It does nothing if the connection of l has already ended.
+func (bc *backendConn) markReady(l *link) {
+	downtime, deferred := bc.sendQueued(l)
+	if downtime > 0 {
+		bc.log.Info("backend recovered", "dur", roundDuration(downtime))
 	}
-	return false
+	for _, f := range deferred {
+		f()
+	}
 }
 
-// sendQueued makes p the current peer and sends the queued calls. It returns the downtime of the
-// backend, and functions that end or reroute the calls that could not be sent. If the connection of
-// p has already ended, sendQueued does nothing. It holds bc.mu throughout, so that no call
-// overtakes the queued ones and each of them can be cancelled at any moment.
-func (bc *backendConn) sendQueued(p *peer.Peer) (downtime time.Duration, deferred []func()) {
+// sendQueued makes l the current link and sends the queued calls. It returns the downtime of the
+// backend, and functions that end or reroute the calls that could not be sent. It holds bc.mu
+// throughout, so that no call overtakes the queued ones and each of them can be cancelled at any
+// moment.
+func (bc *backendConn) sendQueued(l *link) (downtime time.Duration, deferred []func()) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
-	if bc.disconnectedPeer == p {
+	if l.ended {
 		return 0, nil
 	}
-	bc.peer, downtime = p, bc.sup.Up(time.Now())
-	bc.sendLevelLocked(nil) // it may have changed since replayState
+	bc.link, downtime = l, bc.sup.Up(time.Now())
+	l.sendLevelLocked(nil) // it may have changed since replayState
 	bc.resubscribeLocked()
-	some := bc.queued
-	bc.queued = nil
-	return downtime, bc.sendAllLocked(p, some)
+	return downtime, l.sendAllLocked(bc.calls.take())
 }
 
-// sendAllLocked sends calls. It returns functions that end the calls that could not be sent,
-// respond to subscribe and unsubscribe calls for a modern server, and reroute the calls that belong
-// on another connection. If the connection has ended, the remaining calls are queued for the next
-// one.
-func (bc *backendConn) sendAllLocked(p *peer.Peer, some []*queuedCall) (deferred []func()) {
+// sendAllLocked sends calls over the current link. It returns functions that end the calls that
+// could not be sent, respond to subscribe and unsubscribe calls for a modern server, and reroute
+// the calls that belong on another connection. If the connection has ended, the remaining calls are
+// queued for the next one.
+func (l *link) sendAllLocked(some []*queuedCall) (deferred []func()) {
+	bc, modern := l.conn, l.info().modern
 	for i, q := range some {
 		switch {
-		case bc.server.modern && q.subscription != nil:
+		case modern && q.subscription != nil:
 			deferred = append(deferred, bc.subscribeByListenLocked(q))
 			continue
-		case bc.belongsElsewhereLocked(q):
+		case l.belongsElsewhere(q):
 			if q.subscribes() { // it belongs to the other connection
 				bc.subs.reject(q.subscription.uri, q.request.Session)
 			}
 			deferred = append(deferred, func() { bc.b.reroute(q) })
 			continue
 		}
-		err := bc.trySend(p, bc.server, q)
+		err := l.trySend(q)
 		if errors.Is(err, transport.ErrClosed) {
 			// the connection has ended: the rest is queued for the next one
-			bc.queued = append(some[i:len(some):len(some)], bc.queued...)
-			bc.markDisconnectedLocked(p, err)
+			bc.calls.waiting = append(some[i:len(some):len(some)], bc.calls.waiting...)
+			l.disconnectedLocked(err)
 			return deferred
 		}
 		if err != nil {
@@ -180,32 +171,21 @@ func (bc *backendConn) sendAllLocked(p *peer.Peer, some []*queuedCall) (deferred
 	return deferred
 }
 
-// belongsElsewhereLocked reports whether a call on the shared connection belongs on the session's
-// own connection: the server is legacy, and either each session has a connection
+// belongsElsewhere reports whether a call on the shared connection belongs on the session's own
+// connection: the server is legacy, and either each session has a connection
 // (Backend.hasPerSessionConns), or the capabilities declared to the server differ from those of the
-// session's client. The result depends on the handshake, so it is valid only while there is a
-// connection.
-func (bc *backendConn) belongsElsewhereLocked(q *queuedCall) bool {
-	if bc.isPerSession() || bc.server.modern || q.staysOnConn || q.request.Session == "" {
+// session's client. The result depends on the handshake, so it is valid only for a ready link.
+func (l *link) belongsElsewhere(q *queuedCall) bool {
+	b := l.conn.b
+	if l.conn.isPerSession() || l.info().modern || q.staysOnConn || q.request.Session == "" {
 		return false
 	}
-	return bc.b.hasPerSessionConns() ||
-		bc.b.set.SingleClient && bc.capabilitiesDifferLocked(q.request.Session)
+	return b.hasPerSessionConns() ||
+		b.set.SingleClient && l.capabilitiesDiffer(q.request.Session)
 }
 
-// reroute sends a call over the connection of the same backend that the call belongs on (redirect
-// sends a call to another backend). The call stays on that connection, unless it is the shared
-// connection and not ready: then the capabilities for its next handshake are unknown.
-func (b *Backend) reroute(q *queuedCall) {
-	bc := b.conn(q.request.Session, false)
-	bc.mu.Lock()
-	q.staysOnConn = bc.isPerSession() || bc.peer != nil
-	bc.mu.Unlock()
-	bc.send(q)
-}
-
-// trySend sends a call over p to the server s, in the form of the server's generation. It fails
-// like peer.Peer.TrySend, and in these cases:
+// trySend sends a call in the form of the server's generation. It fails like peer.Peer.TrySend, and
+// in these cases:
 //
 //   - A call that the filters in force do not permit is refused with [contract.ErrForbidden].
 //   - A continuation is refused with a *[wire.Error] for a legacy server, because a legacy server
@@ -215,48 +195,23 @@ func (b *Backend) reroute(q *queuedCall) {
 //
 // A call may be suspended for minutes, so q does not keep the text of a request that cannot be sent
 // again (see queuedCall.sendAgain).
-func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q *queuedCall) error {
-	r := &q.request
-	if !bc.b.filters.permits(r) {
+func (l *link) trySend(q *queuedCall) error {
+	r, b, modern := &q.request, l.conn.b, l.info().modern
+	if !b.filters.permits(r) {
 		return contract.ErrForbidden
 	}
-	if r.Continuation && (!s.modern || r.ServerKey != "" && r.ServerKey != bc.b.serverKey) {
-		return bc.b.continuationError(r.Message)
+	if r.Continuation && (!modern || r.ServerKey != "" && r.ServerKey != b.serverKey) {
+		return b.continuationError(r.Message)
 	}
-	q.sentOver.Store(bc)
-	q.sentBy, q.modern = p, s.modern
+	q.sentOver.Store(l)
+	q.modern = modern
 	m := r.Message
-	if q.isRetry || !s.modern && bc.b.cfg.URL == "" {
+	if q.isRetry || !modern && b.cfg.URL == "" {
 		r.Message = wire.Message{}
 	}
-	err := p.TrySend(bc.b.withClientMeta(m, s, r.Session, r.AllowTask), &q.Call)
+	err := l.peer.TrySend(l.withClientMeta(m, r.Session, r.AllowTask), &q.Call)
 	if err != nil {
 		r.Message = m // the call still belongs to the caller
 	}
 	return err
-}
-
-// withClientMeta returns a request in the form for a modern server, with the client metadata of a
-// session; "" = no session: metadata without capabilities and log level. If tasks is set, the
-// server may respond with a task, even if the session's client has not declared support for tasks.
-// A request for a legacy server is returned unchanged.
-func (b *Backend) withClientMeta(m wire.Message, s serverInfo, session string,
-	tasks bool) wire.Message {
-	if !s.modern {
-		return m // including inputResponses, if any: some servers accept them in both generations
-	}
-	meta := protocol.ClientMeta{Revision: s.ProtocolVersion, ClientInfo: b.set.clientInfo}
-	meta.Capabilities, meta.LogLevel = b.set.sessions.requestMeta(session)
-	if tasks {
-		meta.Capabilities = protocol.AddTasksExtension(meta.Capabilities)
-	}
-	return meta.AddTo(m)
-}
-
-func (b *Backend) continuationError(m wire.Message) error {
-	why := "inputResponses without requestState: retry with the requestState of the result that requested the input"
-	if !wire.IsNull(m.Part(wire.PartRequestState)) {
-		why = "requestState: it is no longer valid: start the call again"
-	}
-	return wire.Errorf(wire.CodeInvalidParams, "Invalid params: backend %s: %s", b.cfg.Name, why)
 }

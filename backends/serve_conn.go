@@ -12,7 +12,8 @@ import (
 
 // runConn waits for a start slot, dials, runs the connection until it ends, and returns the reason
 // for the end. If the connection cannot be made, it returns the reason for that.
-func (bc *backendConn) runConn(ctx context.Context, mode dialMode) error {
+func (c *connector) runConn(ctx context.Context, mode dialMode) error {
+	bc := c.conn
 	slots := bc.b.set.startSlots
 	if bc.b.cfg.Command == "" {
 		slots = nil // only processes need a start slot
@@ -32,32 +33,32 @@ func (bc *backendConn) runConn(ctx context.Context, mode dialMode) error {
 	// connCtx is the parent, so its end ends workCtx at once
 	workCtx, stop := mergeContexts(connCtx, ctx)
 	defer stop()
-	h := &inboundHandler{conn: bc, disconnect: disconnect}
-	var p *peer.Peer
-	p = peer.New(conn, h, peer.Options{
+	l := newLink(bc)
+	h := &inboundHandler{link: l, disconnect: disconnect}
+	p := peer.New(conn, h, peer.Options{
 		Log: func() *slog.Logger { return bc.outputLog }, MaxInFlight: maxBackendRequests,
 		OnMalformed: h.onMalformed, AllowBatches: acceptBatches,
-		OnDisconnect: func(why error) { bc.markDisconnected(p, why) },
+		OnDisconnect: l.disconnected,
 	})
-	h.peer = p
+	l.peer = p
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(connCtx) }()
 	defer p.Close()
 
-	err = bc.serve(workCtx, h, mode, ended, started)
+	err = c.serve(workCtx, h, mode, ended, started)
 	if mode == dialHTTPSSE && bc.reachedReady() {
-		bc.b.detection.setHTTPSSE(true)
+		c.detection.setHTTPSSE(true)
 	}
 	if connCtx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errDisconnected // Run returns a better reason
 	}
 	if err != nil && !errors.Is(err, errDisconnected) && ctx.Err() == nil &&
-		!bc.reconnectsAtOnce(err) {
+		!c.reconnectsAtOnce(err) {
 		bc.markFailed(h.explain(err)) // at once, because ending a child may take a while
 	}
 	idle := context.Cause(connCtx) == errIdle
 	if connCtx.Err() == nil && bc.b.lifetime.serving.Err() != nil {
-		bc.drainCalls(connCtx, p)
+		c.drainCalls(connCtx, p)
 	}
 	disconnect(nil)
 	if why := <-ended; err == nil || errors.Is(err, errDisconnected) {
@@ -93,43 +94,46 @@ var errDisconnected = errors.New("ended")
 // serve performs the handshake and lets calls through. It then waits for the end of the connection.
 // On the shared connection it meanwhile keeps the lists up to date. It returns the reason for the
 // end, or errDisconnected.
-func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, mode dialMode,
-	ended chan error,
+func (c *connector) serve(ctx context.Context, h *inboundHandler, mode dialMode, ended chan error,
 	started func()) error {
-	p := h.peer
-	start, cancel := bc.b.withStartTimeout(ctx,
-		fmt.Errorf("it was not ready within %v (start_timeout)", bc.b.cfg.StartTimeout))
+	bc, l := c.conn, h.link
+	b := bc.b
+	start, cancel := b.withStartTimeout(ctx,
+		fmt.Errorf("it was not ready within %v (start_timeout)", b.cfg.StartTimeout))
 	defer cancel()
-	server, err := bc.handshake(start, p, mode)
-	if err != nil {
+	sh := serverHandshake{connector: c, link: l, mode: mode}
+	if err := sh.run(start); err != nil {
 		return timeoutCause(start, err)
 	}
+	modern := l.info().modern
 	switch {
-	case server.modern && bc.followsClient():
+	case modern && c.followsClient():
 		return retryOtherError{errors.New("it also supports the generation of the client")}
-	case server.modern && bc.isPerSession():
+	case modern && bc.isPerSession():
 		bc.mergeIntoShared()
 		return errMergedIntoShared
 	}
-	missedURIs := bc.replayState(start, p, server)
-	early := server.modern && bc.hasNeverListed()
+	missedURIs := l.replayState(start)
+	_, toolsKnown := b.lists.tools()
+	// if it was ready before and tools are still unknown, it may end on subscriptions/listen
+	early := modern && bc.wasReady() && !toolsKnown
 	started()
-	bc.b.perSession.noteStarted(bc)
-	listed := bc.beginRefresh()
+	b.perSession.noteStarted(bc)
+	listed := l.beginRefresh()
 	defer listed()
-	bc.markReady(p)
-	defer bc.startKeepAlive(ctx, h, server)()
+	bc.markReady(l)
+	defer startKeepAlive(ctx, h)()
 	if early {
-		bc.b.reader.read(start, p, server, allKinds) // the server may end on subscriptions/listen
+		b.reader.read(start, l, allKinds)
 	}
-	listens := bc.startListenLoop(ctx, p, server) // after markReady, which sends queued subscribes
+	listens := startListenLoop(ctx, l) // after markReady, which sends queued subscribes
 	defer listens.stop()
 	for _, uri := range missedURIs {
 		bc.forwardUpdate(updatedNotification(uri), contract.Attribution{})
 	}
 	if bc.isPerSession() {
 		listed()
-		bc.b.wakeIfUnlisted()
+		b.wakeIfUnlisted()
 		select {
 		case err := <-ended:
 			ended <- err // for runConn
@@ -139,19 +143,20 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, mode dialMo
 		}
 	}
 	listens.awaitReady(start)
-	bc.b.reader.read(start, p, server, allKinds)
+	b.reader.read(start, l, allKinds)
 	listed()
-	return bc.refreshLoop(ctx, p, server, ended)
+	r := refresher{link: l, ended: ended}
+	return r.run(ctx)
 }
 
-// hasNeverListed reports whether bc is the shared connection, was ready before, and the tools are
-// still unknown.
-func (bc *backendConn) hasNeverListed() bool {
-	bc.mu.Lock()
-	before := bc.sup.WasReady()
-	bc.mu.Unlock()
-	_, known := bc.b.lists.tools()
-	return !bc.isPerSession() && before && !known
+// drainCalls waits for the end of the calls in flight at a removed backend, or for the end of ctx
+// or of the session of a per-session connection.
+func (c *connector) drainCalls(ctx context.Context, p *peer.Peer) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if c.conn.starts.onClose(cancel) {
+		p.DrainCalls(ctx)
+	}
 }
 
 // timeoutCause returns the cause of ctx if err is due to the end of ctx, else err.

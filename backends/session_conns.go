@@ -78,7 +78,7 @@ func (sc *sessionConns) open(b *Backend, session string) *backendConn {
 	}
 	bc := newBackendConn(b, session)
 	if sc.draining {
-		bc.draining = true
+		bc.phase = connDraining
 		return bc // drain moves the session's subscriptions
 	}
 	bc.addSubscriptions(session, b.shared.dropSubscriptions(session, true))
@@ -91,7 +91,7 @@ func (sc *sessionConns) open(b *Backend, session string) *backendConn {
 		}
 		sc.bySession[session] = bc
 	default:
-		bc.closed = true
+		bc.phase = connClosed
 		bc.sup.Stop(errSessionOver)
 	}
 	return bc

@@ -1,11 +1,11 @@
 // Package backends runs the MCP servers behind the gateway: it starts them, performs the handshake,
 // lists their tools, prompts and resources, and restarts them when they end.
 //
-//	Set.Run ─ backendConn.runShared (one goroutine for each backend; run.go)
-//	            └ connect: generation → dial → handshake → replayState, listenLoop → readLists,
-//	              refreshLoop until the connection ends
+//	Set.Run ─ startLoop.runShared (one goroutine for each backend; run.go)
+//	            └ connector: generation → dial → handshake → link.replayState, listenLoop →
+//	              listReader, refresher until the connection ends
 //	Set.NewCall ─ queuedCall.Send (call.go) ─ callLimiter ─ Backend.conn ─ backendConn.send
-//	            └ [peer.Peer.TrySend], or its queue; the end of each call is queuedCall.complete
+//	            └ link.trySend → [peer.Peer.TrySend], or its queues; each call ends in complete
 //	Set.Apply ─ startNew ─ replaceTable (apply.go) ─ Backend.drain, redirect (drain.go)
 //	inboundHandler (inbound.go), attribution.go ─ ClientSide, which knows the client sessions
 //
@@ -19,13 +19,15 @@
 // refuses to guess the session of a message that a backend initiates: see inboundHandler.attribute.
 //
 // Lock order; the mutexes of limiter.Limiter, workers, responseGroup and clientSessions are
-// innermost. Backend.mu and backendConn.mu are never held together:
+// innermost. Of lists.mu, sessionConns.mu, detection.mu and the mutexes of all backendConns, only
+// one at a time is held:
 //
 //	Set.applying → all others
-//	Set.mu → Backend.mu → clientSessions.mu, workers.mu
-//	Backend.opening → Backend.mu
-//	Backend.opening → backendConn.mu → clientSessions.mu, workers.mu, responseGroup.mu,
+//	Set.mu → lists.mu → clientSessions.mu
+//	sessionConns.opening → sessionConns.mu → clientSessions.mu
+//	sessionConns.opening → backendConn.mu → clientSessions.mu, responseGroup.mu, lifetime.mu,
 //	  and the locks of package peer
+//	lifetime.mu → workers.mu
 package backends
 
 import (

@@ -1,7 +1,10 @@
 package backends
 
 import (
+	"context"
+
 	"mcpgateway/catalog"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -22,7 +25,7 @@ func (bc *backendConn) recordSubscriptionLocked(q *queuedCall) bool {
 func (bc *backendConn) subscribeDone(q *queuedCall, accepted bool) {
 	uri, session := q.subscription.uri, q.request.Session
 	bc.mu.Lock()
-	draining := bc.draining
+	draining := bc.phase == connDraining
 	switch {
 	case draining:
 	case accepted:
@@ -34,32 +37,6 @@ func (bc *backendConn) subscribeDone(q *queuedCall, accepted bool) {
 	if draining && accepted {
 		bc.b.redirectSubscriptions(session, []string{uri})
 	}
-}
-
-// unsubscribe ends a subscription on the connection that has it.
-func (b *Backend) unsubscribe(q *queuedCall) {
-	uri, session := q.subscription.uri, q.request.Session
-	bc := b.conn(session, true)
-	if bc != b.shared && b.shared.hasSubscription(uri, session) {
-		// the subscribe was queued on the shared connection before the session had its own
-		// connection, where the session may have subscribed again
-		if bc != nil && bc.hasSubscription(uri, session) {
-			b.shared.unsubscribe(b.newCall(q.request))
-		} else {
-			bc = b.shared
-		}
-	}
-	if bc == nil {
-		bc = b.conn(session, false)
-	}
-	bc.unsubscribe(q)
-}
-
-// newCall returns a call of the gateway itself, whose response does not matter.
-func (b *Backend) newCall(r contract.BackendRequest) *queuedCall {
-	q := b.set.newCall(b.cfg.Name, r, ignoreOutcome{})
-	q.b = b
-	return q
 }
 
 func (bc *backendConn) hasSubscription(uri, session string) bool {
@@ -75,7 +52,7 @@ func (bc *backendConn) hasSubscription(uri, session string) bool {
 func (bc *backendConn) unsubscribe(q *queuedCall) {
 	uri, session := q.subscription.uri, q.request.Session
 	bc.mu.Lock()
-	removed := bc.removeQueuedSubscribesLocked(uri, session)
+	removed := bc.calls.takeUnsent(uri, session)
 	// a subscribe request may have been sent to the backend
 	known := len(removed) == 0 || bc.subs.byURI[uri][session]
 	last := bc.subs.remove(uri, session)
@@ -92,36 +69,15 @@ func (bc *backendConn) unsubscribe(q *queuedCall) {
 	q.succeed()
 }
 
-// removeQueuedSubscribesLocked removes the queued calls that would subscribe a session to a
-// URI.
-func (bc *backendConn) removeQueuedSubscribesLocked(uri, session string) (removed []*queuedCall) {
-	bc.queued, removed = partition(bc.queued, func(q *queuedCall) bool {
-		return q.subscribes() && q.subscription.uri == uri && q.request.Session == session
-	})
-	return removed
-}
-
-// partition returns the calls for which match reports false, and those for which it reports true.
-func partition(calls []*queuedCall, match func(*queuedCall) bool) (rest, matching []*queuedCall) {
-	for _, q := range calls {
-		if match(q) {
-			matching = append(matching, q)
-		} else {
-			rest = append(rest, q)
-		}
-	}
-	return rest, matching
-}
-
 // resubscribeIfWanted is called when a resources/unsubscribe has ended. If another session has
 // subscribed meanwhile, the backend is subscribed once more, because that session's request may
 // have arrived before the unsubscribe request.
 func (bc *backendConn) resubscribeIfWanted(uri string) {
 	bc.mu.Lock()
-	wanted, p, server := len(bc.subs.byURI[uri]) > 0, bc.peer, bc.server
+	wanted, l := len(bc.subs.byURI[uri]) > 0, bc.link
 	bc.mu.Unlock()
-	if wanted && p != nil && !server.modern && bc.b.filters.permitsEntry(catalog.Resources, uri) {
-		p.Send(subscribeRequest(uri, true), &peer.Call{Handler: ignoreResponse{},
+	if wanted && l != nil && !l.info().modern && bc.b.filters.permitsEntry(catalog.Resources, uri) {
+		l.peer.Send(subscribeRequest(uri, true), &peer.Call{Handler: ignoreResponse{},
 			Timeout: restoreTimeout})
 	}
 }
@@ -129,15 +85,10 @@ func (bc *backendConn) resubscribeIfWanted(uri string) {
 // endSession removes the subscriptions of a session that is over, and fails its queued subscribe
 // calls, which would otherwise create subscriptions that never end.
 func (bc *backendConn) endSession(session string) {
-	subscribes := func(q *queuedCall) bool {
-		return q.subscribes() && q.request.Session == session
-	}
-	var queued, pending []*queuedCall
 	bc.mu.Lock()
-	bc.queued, queued = partition(bc.queued, subscribes)
-	bc.pendingSubscribes, pending = partition(bc.pendingSubscribes, subscribes)
+	subscribes := bc.calls.takeSubscribes(session)
 	bc.mu.Unlock()
-	failAll(append(queued, pending...), notSent("%w", errSessionOver))
+	failAll(subscribes, notSent("%w", errSessionOver))
 	bc.dropSubscriptions(session, false)
 }
 
@@ -146,20 +97,152 @@ func (bc *backendConn) endSession(session string) {
 func (bc *backendConn) dropSubscriptions(session string, acceptedOnly bool) []string {
 	bc.mu.Lock()
 	dropped, last := bc.subs.removeAll(session, acceptedOnly)
-	p, server := bc.peer, bc.server
+	l := bc.link
 	if len(last) > 0 {
-		bc.signalReopen()
+		bc.subs.signalReopen()
 	}
 	bc.mu.Unlock()
-	if p == nil || server.modern {
+	if l == nil || l.info().modern {
 		return dropped
 	}
 	for _, uri := range last {
 		q := bc.b.newCall(contract.BackendRequest{Message: subscribeRequest(uri, false)})
 		q.subscription.conn, q.Timeout = bc, restoreTimeout
-		p.Send(q.request.Message, &q.Call)
+		l.peer.Send(q.request.Message, &q.Call)
 	}
 	return dropped
+}
+
+// subscribeByListenLocked handles resources/subscribe and resources/unsubscribe for a modern
+// backend. The response to a subscribe request is sent when the server has acknowledged a listen
+// with the URI, and at once if the current listen covers the URI. A subscribe request is refused at
+// once if the filters do not permit it, the server has no subscriptions, or a limit is reached. The
+// response to an unsubscribe request is sent at once. respond sends a response that is due at once,
+// and must be called without bc.mu.
+func (bc *backendConn) subscribeByListenLocked(q *queuedCall) (respond func()) {
+	uri, session := q.subscription.uri, q.request.Session
+	q.modern = false // the gateway itself responds
+	if q.subscription.ends {
+		if bc.subs.remove(uri, session) {
+			bc.subs.signalReopen()
+		}
+		return q.succeed
+	}
+	switch {
+	case !bc.b.filters.permits(&q.request):
+		bc.subs.reject(uri, session)
+		return func() { q.fail(contract.ErrForbidden) }
+	case !bc.link.info().has("resources", "subscribe"):
+		bc.subs.reject(uri, session)
+		return func() {
+			q.refuse(wire.Errorf(wire.CodeMethodNotFound,
+				"Method not found: the backend has no subscriptions"))
+		}
+	case !bc.subs.add(uri, session):
+		return func() {
+			q.refuse(wire.Errorf(wire.CodeInternalError,
+				"Too many subscriptions: at most %d, half of them for one client",
+				maxSubscriptions))
+		}
+	case bc.subs.isListenedTo(uri):
+		return bc.acceptSubscribeLocked(q, nil)
+	case !q.enter(&bc.calls.callQueue):
+		bc.subs.reject(uri, session)
+		return func() { q.fail(peer.ErrCancelled) }
+	}
+	bc.calls.subscribes = append(bc.calls.subscribes, q)
+	bc.subs.signalReopen()
+	return func() {}
+}
+
+// resolveSubscribesLocked removes the pending subscribe calls whose result is known according to
+// the function state, or that the filters no longer permit. It returns functions that send the
+// responses, and that must be called without bc.mu.
+func (bc *backendConn) resolveSubscribesLocked(
+	state func(uri string) (known bool, err *wire.Error),
+) (respond []func()) {
+	var rest []*queuedCall
+	for _, q := range bc.calls.subscribes {
+		if !bc.b.filters.permits(&q.request) { // the filters may have changed meanwhile
+			bc.subs.reject(q.subscription.uri, q.request.Session)
+			respond = append(respond, func() { q.fail(contract.ErrForbidden) })
+			continue
+		}
+		known, err := state(q.subscription.uri)
+		if !known {
+			rest = append(rest, q)
+			continue
+		}
+		respond = append(respond, bc.acceptSubscribeLocked(q, err))
+	}
+	bc.calls.subscribes = rest
+	return respond
+}
+
+func (bc *backendConn) acceptSubscribeLocked(q *queuedCall, err *wire.Error) func() {
+	if err != nil {
+		bc.subs.reject(q.subscription.uri, q.request.Session)
+		return func() { q.refuse(err) }
+	}
+	bc.subs.accept(q.subscription.uri, q.request.Session)
+	return q.succeed
+}
+
+// listenAcknowledged handles the acknowledgement of the listen that is being opened, and ignores
+// any other.
+func (bc *backendConn) listenAcknowledged(m wire.Message, origin peer.Origin) {
+	bc.mu.Lock()
+	ls := bc.subs.opening
+	bc.mu.Unlock()
+	if ls == nil || origin.Call != nil && origin.Call != ls.call ||
+		origin.Call == nil && !ls.matches(m) {
+		return
+	}
+	select {
+	case ls.acked <- m.Part(wire.PartParams):
+	default: // acknowledged before
+	}
+}
+
+// resubscribeLocked subscribes the server to the URIs in subs.resubscribe that the filters permit,
+// if the server is ready, and then forwards an update of each URI. During a handshake, replayState
+// or sendQueued subscribes the server.
+func (bc *backendConn) resubscribeLocked() {
+	uris := bc.subs.resubscribe
+	l := bc.link
+	if l == nil || len(uris) == 0 {
+		return
+	}
+	if l.info().modern {
+		bc.subs.signalReopen() // listenLoop clears subs.resubscribe
+		return
+	}
+	bc.subs.resubscribe = nil
+	bc.b.lifetime.goWorker(func(ctx context.Context) {
+		if l.info().has("resources", "subscribe") {
+			ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+			defer cancel()
+			l.sendRestoring(ctx, subscribeRequests(bc.b.filters.permittedURIs(uris)))
+		}
+		for _, uri := range uris {
+			bc.forwardUpdate(updatedNotification(uri), contract.Attribution{})
+		}
+	})
+}
+
+// resubscribePermitted subscribes the server to the subscribed URIs that the new filter (after)
+// permits and the previous filter (before) did not permit. A server that was started under the
+// previous filter is not subscribed to them.
+func (bc *backendConn) resubscribePermitted(before, after config.Filter) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	for _, uri := range bc.subs.acceptedURIs() {
+		if !before.PermitsURI(uri) && after.PermitsURI(uri) {
+			bc.subs.resubscribe = append(bc.subs.resubscribe, uri)
+		}
+	}
+	bc.resubscribeLocked()
+	bc.subs.signalReopen()
 }
 
 // ignoreResponse is a ResponseHandler that ignores the response.
@@ -216,4 +299,9 @@ func subscribeRequest(uri string, subscribe bool) wire.Message {
 func updatedNotification(uri string) wire.Message {
 	return wire.NewNotification(protocol.NotificationResourceUpdated,
 		wire.Encode(map[string]string{"uri": uri}))
+}
+
+func uriParam(m wire.Message) string {
+	uri, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
+	return wire.Unquote(uri)
 }

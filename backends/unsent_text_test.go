@@ -23,11 +23,12 @@ func TestUnsentCallKeepsText(t *testing.T) {
 		Message: wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
 	}, make(ResponseChan, 1))
 	conn, _ := mcptest.NewPeer(t, "a")
-	p := peer.New(conn, nil, peer.Options{})
+	l := newLink(s.current().byName["a"].shared)
+	l.peer = peer.New(conn, nil, peer.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = p.Run(ctx)
-	err := s.current().byName["a"].shared.trySend(p, serverInfo{}, q)
+	_ = l.peer.Run(ctx)
+	err := l.trySend(q)
 	if !errors.Is(err, transport.ErrClosed) || !HoldsRequest(q) {
 		t.Errorf("after %v it holds the text: %v", err, HoldsRequest(q))
 	}
