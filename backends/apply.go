@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"time"
@@ -102,10 +103,8 @@ func (s *Set) removeEarly(change Change) {
 	previous := next.catalog
 	next.catalog = change.Catalog
 	next.catalog.ReservedBackends = previous.ReservedBackends
-	s.mu.Lock()
-	launched := !s.launchedAt.IsZero()
-	s.mu.Unlock()
-	if launched && (len(next.all) < len(before.all) || !reflect.DeepEqual(next.catalog, previous)) {
+	changed := len(next.all) < len(before.all) || !reflect.DeepEqual(next.catalog, previous)
+	if changed && s.startup.launched() {
 		s.replaceTable(next)
 	}
 }
@@ -113,10 +112,11 @@ func (s *Set) removeEarly(change Change) {
 // replaceTable makes the table next the current one, publishes a View, and drains the backends that
 // are no longer in the table.
 func (s *Set) replaceTable(next *backendTable) {
-	s.mu.Lock()
+	s.startup.mu.Lock()
 	before := s.current()
-	s.replaceTableLocked(next)
-	s.mu.Unlock()
+	s.startup.setWaitLocked(next.catalogWait)
+	s.publisher.replaceTable(next)
+	s.startup.mu.Unlock()
 	s.drainRemoved(before, next)
 }
 
@@ -137,26 +137,26 @@ func (s *Set) drainRemoved(before, next *backendTable) {
 // replaceBeforeStart replaces the table if the backends were not started yet, and reports
 // whether it did.
 func (s *Set) replaceBeforeStart(next *backendTable) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.launchedAt.IsZero() {
-		s.replaceTableLocked(next)
+	s.startup.mu.Lock()
+	defer s.startup.mu.Unlock()
+	if s.startup.at.IsZero() {
+		s.publisher.replaceTable(next)
 		return true
 	}
 	return false
 }
 
 // startNew starts new backends. It waits until all except those that are started on demand are
-// settled, for applyTimeout at most, or until ctx or s.life is done. If some are not settled after
-// slowStartAfter, startNew calls onSlowStart once, unless it is nil. It also calls ready with the
-// backends that are not settled: first at that time, and again after each further backend that
+// settled, for applyTimeout at most, or until ctx is done or Run is ending. If some are not settled
+// after slowStartAfter, startNew calls onSlowStart once, unless it is nil. It also calls ready with
+// the backends that are not settled: first at that time, and again after each further backend that
 // settles. ready is not called when all are settled.
 func (s *Set) startNew(ctx context.Context, newcomers []*Backend, onSlowStart func(names []string),
 	ready func(missing []*Backend)) {
 	for _, b := range newcomers {
 		b.start()
 	}
-	ctx, cancel := mergeContexts(ctx, s.life)
+	ctx, cancel := mergeContexts(ctx, s.workers.alive)
 	defer cancel()
 	timeout := time.After(applyTimeout)
 	missing := awaitSettled(ctx, newcomers, time.After(slowStartAfter))
@@ -221,23 +221,6 @@ func awaitSettled(ctx context.Context, some []*Backend,
 	return missing
 }
 
-// replaceTableLocked makes the table next the current one, and publishes a View. The caller must
-// drain the removed backends afterwards.
-func (s *Set) replaceTableLocked(next *backendTable) {
-	t := s.current()
-	next.draining = t.draining
-	for _, b := range t.all {
-		if !next.has(b) {
-			next.draining = append(next.draining[:len(next.draining):len(next.draining)], b)
-		}
-	}
-	s.table.Store(next)
-	if s.waitTimer != nil && !s.waitOver {
-		s.waitTimer.Reset(next.catalogWait - time.Since(s.launchedAt))
-	}
-	s.publishLocked(next.orderChanged)
-}
-
 // setFilters applies the filters of a change to the current backends, and publishes a View if any
 // filter has changed.
 func (s *Set) setFilters(t *backendTable, next []config.Backend) {
@@ -248,6 +231,74 @@ func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 		}
 	}
 	if some {
-		s.publish()
+		s.publisher.publish()
+	}
+}
+
+// plan returns the table after a change, and the backends in it that are new. The field draining of
+// the table is not set. A backend is kept if only its filters or instructions differ. A
+// misconfigured backend is logged if its problem is new.
+func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
+	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string),
+		catalog: c.Catalog, catalogWait: c.CatalogWait}
+	for _, one := range c.Backends {
+		next.names = append(next.names, one.Name)
+		if !one.Enabled {
+			continue
+		}
+		if one.Misconfigured != "" {
+			if t.misconfigured[one.Name] != one.Misconfigured {
+				s.Log.Warn("misconfigured backend not started", "backend", one.Name,
+					"err", one.Misconfigured)
+			}
+			next.misconfigured[one.Name] = one.Misconfigured
+			continue
+		}
+		b := t.byName[one.Name]
+		if b == nil || !reflect.DeepEqual(b.cfg, one.WithoutRuntimeKeys()) {
+			b = newBackend(s, one)
+			newcomers = append(newcomers, b)
+		}
+		next.all = append(next.all, b)
+		next.byName[one.Name] = b
+	}
+	next.removedNames = make(map[string]bool)
+	for name := range t.byName {
+		next.addRemoved(name)
+	}
+	for name := range t.removedNames {
+		next.addRemoved(name)
+	}
+	next.catalog.ReservedBackends = slices.Clone(next.names)
+	for name := range next.removedNames {
+		next.catalog.ReservedBackends = append(next.catalog.ReservedBackends, name)
+	}
+	slices.Sort(next.catalog.ReservedBackends)
+	next.orderChanged = orderDiffers(t.names, next.names)
+	return next, newcomers
+}
+
+// removeDrained is called when nothing of a removed backend is left. If its successor has failed to
+// start, the successor is started again at once, because the removed backend may have been the
+// reason.
+func (s *Set) removeDrained(b *Backend) {
+	s.publisher.removeDrained(b)
+	if next := b.successor(); next != nil {
+		next.shared.starts.retryWithin(0)
+	}
+}
+
+// maxDraining bounds the draining backends of one name.
+const maxDraining = 4
+
+var errTooManyReloads = errors.New("the configuration was changed too often during the call")
+
+// limitDraining kills the oldest draining backends of each name beyond maxDraining.
+func (s *Set) limitDraining() {
+	number := make(map[string]int)
+	for _, b := range slices.Backward(s.current().draining) {
+		if number[b.cfg.Name]++; number[b.cfg.Name] > maxDraining {
+			b.lifetime.kill(errTooManyReloads)
+		}
 	}
 }

@@ -88,7 +88,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 		log:          s.Log.With("backend", c.Name),
 		receiveQuota: transport.NewReceiveQuota(s.receiveLimit()/2, s.receiveQuota),
 		detection:    newDetection(&c),
-		lifetime:     newLifetime(s),
+		lifetime:     newLifetime(s.workers),
 	}
 	filters := c.Filters()
 	b.filters.inForce.Store(&filters)
@@ -227,7 +227,7 @@ func (b *Backend) settle() {
 // publish publishes a View if the backend is in the current table.
 func (b *Backend) publish() {
 	if b.set.current().has(b) {
-		b.set.publish()
+		b.set.publisher.publish()
 	}
 }
 

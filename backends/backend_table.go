@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"reflect"
 	"slices"
 	"time"
 
@@ -29,8 +28,6 @@ type backendTable struct {
 
 // maxRemovedNames bounds the removed names that are remembered.
 const maxRemovedNames = 1000
-
-func (s *Set) current() *backendTable { return s.table.Load() }
 
 // has reports whether b is in the table.
 func (t *backendTable) has(b *Backend) bool { return t.byName[b.cfg.Name] == b }
@@ -65,49 +62,6 @@ func (t *backendTable) whyAbsent(name string) error {
 		return errRemoved
 	}
 	return notSent("it is not configured")
-}
-
-// plan returns the table after a change, and the backends in it that are new. The field draining of
-// the table is not set. A backend is kept if only its filters or instructions differ. A
-// misconfigured backend is logged if its problem is new.
-func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
-	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string),
-		catalog: c.Catalog, catalogWait: c.CatalogWait}
-	for _, one := range c.Backends {
-		next.names = append(next.names, one.Name)
-		if !one.Enabled {
-			continue
-		}
-		if one.Misconfigured != "" {
-			if t.misconfigured[one.Name] != one.Misconfigured {
-				s.Log.Warn("misconfigured backend not started", "backend", one.Name,
-					"err", one.Misconfigured)
-			}
-			next.misconfigured[one.Name] = one.Misconfigured
-			continue
-		}
-		b := t.byName[one.Name]
-		if b == nil || !reflect.DeepEqual(b.cfg, one.WithoutRuntimeKeys()) {
-			b = newBackend(s, one)
-			newcomers = append(newcomers, b)
-		}
-		next.all = append(next.all, b)
-		next.byName[one.Name] = b
-	}
-	next.removedNames = make(map[string]bool)
-	for name := range t.byName {
-		next.addRemoved(name)
-	}
-	for name := range t.removedNames {
-		next.addRemoved(name)
-	}
-	next.catalog.ReservedBackends = slices.Clone(next.names)
-	for name := range next.removedNames {
-		next.catalog.ReservedBackends = append(next.catalog.ReservedBackends, name)
-	}
-	slices.Sort(next.catalog.ReservedBackends)
-	next.orderChanged = orderDiffers(t.names, next.names)
-	return next, newcomers
 }
 
 // keeping returns a copy of the table with only the backends for which stays reports true. The

@@ -10,18 +10,18 @@ import (
 // The logged names are remembered up to a limit. Beyond the limit all of them are forgotten, and
 // may be logged again.
 func TestLoggedNamesAreBounded(t *testing.T) {
-	s := &Set{loggedNames: make(map[loggedName]bool)}
+	s := &nameLog{logged: make(map[loggedName]bool)}
 	for n := range maxLoggedNames {
-		s.loggedNames[loggedName{original: fmt.Sprint(n)}] = true
+		s.logged[loggedName{original: fmt.Sprint(n)}] = true
 	}
 	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.PrefixOnCollision)
-	if len(s.loggedNames) != maxLoggedNames {
-		t.Errorf("%d are remembered at the bound", len(s.loggedNames))
+	if len(s.logged) != maxLoggedNames {
+		t.Errorf("%d are remembered at the bound", len(s.logged))
 	}
-	s.loggedNames[loggedName{original: "one more"}] = true
+	s.logged[loggedName{original: "one more"}] = true
 	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.PrefixOnCollision)
-	if len(s.loggedNames) != 0 {
-		t.Errorf("%d are remembered", len(s.loggedNames))
+	if len(s.logged) != 0 {
+		t.Errorf("%d are remembered", len(s.logged))
 	}
 }
 

@@ -40,28 +40,8 @@ type subscriptionRequest struct {
 	conn *backendConn
 }
 
-// NewCall returns a call to a backend, over the connection of the session r.Session. Its Send fails
-// the call at once if it cannot be sent.
-//
-//   - While the backend is starting, the call is queued. If the start fails, the call ends
-//     with the reason.
-//   - While max_in_flight calls are in flight, the call is queued for a slot. A call that gets no
-//     slot within queue_wait ends as not sent, and so does a call that finds the queue full.
-//   - A call that a modern backend refuses with the error -32020 or -32022 is sent again, so a call
-//     never ends with them.
-//
-// Subscriptions of a session are restored on a new connection. They move to the session's own
-// connection when that is opened. A resources/unsubscribe goes to the connection that has the
-// subscription. If other sessions are subscribed to the same URI over a shared connection, it is
-// not sent, and its result is {}. For a modern backend, a resources/subscribe adds the URI to
-// subscriptions/listen, and the gateway itself responds once the backend has acknowledged it. The
-// response to a resources/unsubscribe follows at once.
-func (s *Set) NewCall(backend string, r contract.BackendRequest,
-	h contract.CallHandler) contract.BackendCall {
-	return s.newCall(backend, r, h)
-}
-
-func (s *Set) newCall(backend string, r contract.BackendRequest,
+// newCall returns a call to the backend with this name; see Set.NewCall.
+func newCall(s *Set, backend string, r contract.BackendRequest,
 	h contract.CallHandler) *queuedCall {
 	q := &queuedCall{
 		Call:    peer.Call{Token: r.ProgressToken, Name: r.Name, SessionID: r.Session},

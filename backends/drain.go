@@ -1,9 +1,6 @@
 package backends
 
-import (
-	"errors"
-	"slices"
-)
+import ()
 
 // A backend that is removed from the table is drained. Its connections take no new calls: new and
 // queued calls are redirected to the current backend of that name, or fail if there is none. Calls
@@ -52,35 +49,5 @@ func (b *Backend) successor() *Backend {
 func (b *Backend) redirectSubscriptions(session string, uris []string) {
 	if next := b.successor(); next != nil && len(uris) > 0 {
 		next.conn(session, false).takeOverSubscriptions(session, uris)
-	}
-}
-
-// removeDrained is called when nothing of a removed backend is left. If its successor has failed to
-// start, the successor is started again at once, because the removed backend may have been the
-// reason.
-func (s *Set) removeDrained(b *Backend) {
-	s.mu.Lock()
-	m := *s.current()
-	m.draining = slices.DeleteFunc(slices.Clone(m.draining),
-		func(one *Backend) bool { return one == b })
-	s.table.Store(&m)
-	s.mu.Unlock()
-	if next := b.successor(); next != nil {
-		next.shared.starts.retryWithin(0)
-	}
-}
-
-// maxDraining bounds the draining backends of one name.
-const maxDraining = 4
-
-var errTooManyReloads = errors.New("the configuration was changed too often during the call")
-
-// limitDraining kills the oldest draining backends of each name beyond maxDraining.
-func (s *Set) limitDraining() {
-	number := make(map[string]int)
-	for _, b := range slices.Backward(s.current().draining) {
-		if number[b.cfg.Name]++; number[b.cfg.Name] > maxDraining {
-			b.lifetime.kill(errTooManyReloads)
-		}
 	}
 }

@@ -15,7 +15,7 @@ func TestCancelMeetsEnter(t *testing.T) {
 	m := wire.NewRequest("1", "tools/call", []byte(`{"name":"t"}`))
 	for range 20_000 {
 		ended := make(ResponseChan, 2)
-		q := new(Set).newCall("a", contract.BackendRequest{Message: m}, ended)
+		q := newCall(new(Set), "a", contract.BackendRequest{Message: m}, ended)
 		var mu sync.Mutex
 		queued := false
 		cq := &callQueue{remove: func(*queuedCall) bool {

@@ -15,8 +15,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A serverHandshake is the exchange that begins a link. It finds out the generation of the server if it
-// is not known.
+// A serverHandshake is the exchange that begins a link. It finds out the generation of the server
+// if it is not known.
 type serverHandshake struct {
 	*connector
 	link *link

@@ -28,13 +28,6 @@ func (noClients) HandleRequest(_ string, _ contract.Attribution, r *peer.Request
 
 func (noClients) HandleNotification(string, contract.Attribution, wire.Message) {}
 
-func (s *Set) clientSide() ClientSide {
-	if s.clients == nil {
-		return noClients{}
-	}
-	return s.clients
-}
-
 // maxBackendRequests bounds the open requests of a backend over one connection. The requests to one
 // client are also bounded (gateway.maxServerRequests). A request to a modern client stays open
 // until the client continues the call.

@@ -7,7 +7,7 @@ import (
 
 // A lifetime owns the goroutines and contexts of a backend. Create it with newLifetime.
 type lifetime struct {
-	set         *Set
+	workers     *workers
 	serving     context.Context // done when the backend is removed from the table
 	stopServing context.CancelFunc
 	alive       context.Context // done when the connections of the backend must end
@@ -17,14 +17,14 @@ type lifetime struct {
 	running sync.WaitGroup
 }
 
-func newLifetime(s *Set) *lifetime {
-	lt := &lifetime{set: s}
-	lt.alive, lt.kill = context.WithCancelCause(s.life)
+func newLifetime(w *workers) *lifetime {
+	lt := &lifetime{workers: w}
+	lt.alive, lt.kill = context.WithCancelCause(w.alive)
 	lt.serving, lt.stopServing = context.WithCancel(lt.alive)
 	return lt
 }
 
-// goWorker starts a goroutine of the backend by Set.goWorker. The context of f is done when the
+// goWorker starts a goroutine of the backend by workers.goWorker. The context of f is done when the
 // backend is removed or the gateway ends. f must then end as soon as its calls in flight have
 // ended. goWorker reports false if the backend was removed or the gateway is ending.
 func (lt *lifetime) goWorker(f func(serving context.Context)) bool {
@@ -34,7 +34,7 @@ func (lt *lifetime) goWorker(f func(serving context.Context)) bool {
 		return false
 	}
 	lt.running.Add(1)
-	ok := lt.set.goWorker(func(context.Context) {
+	ok := lt.workers.goWorker(func(context.Context) {
 		defer lt.running.Done()
 		f(lt.serving)
 	})
@@ -54,7 +54,7 @@ func (lt *lifetime) remove() {
 // whenEnded calls done when the last goroutine of a removed backend has ended, unless the gateway
 // is ending.
 func (lt *lifetime) whenEnded(done func()) {
-	lt.set.goWorker(func(context.Context) {
+	lt.workers.goWorker(func(context.Context) {
 		lt.running.Wait()
 		lt.kill(nil)
 		done()

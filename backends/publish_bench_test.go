@@ -45,11 +45,11 @@ func BenchmarkPublish(b *testing.B) {
 			}
 			last := s.current().all[n-1]
 			lists := [][]catalog.Item{items(n-1, 0), items(n-1, 1)}
-			s.publish()
+			s.publisher.publish()
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {
 				last.lists.setItemsLocked(catalog.Tools, lists[i%2])
-				s.publish()
+				s.publisher.publish()
 			}
 		})
 	}

@@ -10,11 +10,11 @@ import (
 func TestPublishCoalescesChanges(t *testing.T) {
 	s := New(Options{Log: slog.New(slog.DiscardHandler)})
 	v := s.View()
-	s.published = s.changes.Load() + 1 // another merge has included the changes
-	if s.publish(); s.View() != v {
+	s.publisher.published = s.publisher.changes.Load() + 1 // another merge has included the changes
+	if s.publisher.publish(); s.View() != v {
 		t.Error("a known change was merged again")
 	}
-	if s.publish(); s.View() == v {
+	if s.publisher.publish(); s.View() == v {
 		t.Error("a new change was not merged")
 	}
 }

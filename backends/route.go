@@ -67,7 +67,7 @@ func (b *Backend) unsubscribe(q *queuedCall) {
 
 // newCall returns a call of the gateway itself, whose response does not matter.
 func (b *Backend) newCall(r contract.BackendRequest) *queuedCall {
-	q := b.set.newCall(b.cfg.Name, r, ignoreOutcome{})
+	q := newCall(b.set, b.cfg.Name, r, ignoreOutcome{})
 	q.b = b
 	return q
 }

@@ -23,7 +23,7 @@
 // one at a time is held:
 //
 //	Set.applying → all others
-//	Set.mu → lists.mu → clientSessions.mu
+//	startup.mu → publisher.mu → lists.mu → clientSessions.mu
 //	sessionConns.opening → sessionConns.mu → clientSessions.mu
 //	sessionConns.opening → backendConn.mu → clientSessions.mu, responseGroup.mu, lifetime.mu,
 //	  and the locks of package peer
@@ -33,12 +33,9 @@ package backends
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -90,39 +87,16 @@ type Options struct {
 // A Set contains the backends of a gateway, in configuration order. Create it with New.
 type Set struct {
 	Options
-	table        atomic.Pointer[backendTable] // replaced with mu held
-	view         atomic.Pointer[catalog.View]
-	cachesLoaded sync.Once
-	startOnce    sync.Once
-	started      chan struct{} // closed by Start
+	publisher    publisher // the table of backends, and the View
+	startup      startup
 	sessions     clientSessions
-	clientInfo   []byte // Options.ClientInfo, encoded
-	receiveQuota *transport.ReceiveQuota
 	clients      ClientSide // set by Run before any message can arrive
-
-	workers    workers
-	startSlots supervise.StartSlots
-	containers *containers.Records
-	life       context.Context // done when the context of Run is done
-	cancelLife context.CancelCauseFunc
-
-	applying chan struct{} // capacity 1: one Apply at a time
-	changes  atomic.Int64  // number of changes to publish so far
-
-	mu         sync.Mutex
-	published  int64     // value of changes when view was made
-	launchedAt time.Time // when the backends were started; zero = not yet
-	// runs from launchedAt for backendTable.catalogWait; nil = not launched
-	waitTimer   *time.Timer
-	waitOver    bool                // waitTimer has fired
-	viewChanged chan struct{}       // closed when view is replaced
-	loggedNames map[loggedName]bool // new names that were logged
-	// the last snapshot whose lists clients could receive; at first, the names of the last run
-	lastSnapshot *catalog.Snapshot
-	// clients may have received lists in this run, so lastSnapshot is a snapshot of this run
-	listsSent bool
-	// number of characters cut from the instructions, as last logged; guarded by mu
-	loggedCut int
+	clientInfo   []byte     // Options.ClientInfo, encoded
+	receiveQuota *transport.ReceiveQuota
+	workers      *workers
+	startSlots   supervise.StartSlots
+	containers   *containers.Records
+	applying     chan struct{} // capacity 1: one Apply at a time
 }
 
 // New returns a Set. It starts nothing.
@@ -132,26 +106,28 @@ func New(o Options) *Set {
 	}
 	s := &Set{
 		Options: o,
-		started: make(chan struct{}),
 		containers: containers.New(containers.Options{StateDir: o.StateDir, Owner: o.ProcessID,
 			HasExited: o.HasExited, Log: o.Log}),
-		applying:     make(chan struct{}, 1),
-		loggedNames:  make(map[loggedName]bool),
-		clientInfo:   wire.Encode(o.ClientInfo),
-		lastSnapshot: catalog.FromAssignments(o.NameOwners),
+		applying:   make(chan struct{}, 1),
+		clientInfo: wire.Encode(o.ClientInfo),
+		workers:    newWorkers(),
 	}
+	s.startup.requested = make(chan struct{})
+	s.publisher.log, s.publisher.lastSnapshot = o.Log, catalog.FromAssignments(o.NameOwners)
+	s.publisher.names = nameLog{log: o.Log, logged: make(map[loggedName]bool)}
 	if o.StartParallel > 0 {
 		s.startSlots = make(supervise.StartSlots, o.StartParallel)
 	}
 	s.receiveQuota = transport.NewReceiveQuota(s.receiveLimit(), nil)
-	s.life, s.cancelLife = context.WithCancelCause(context.Background())
 	none := &backendTable{}
 	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog,
 		CatalogWait: o.CatalogWait})
-	s.table.Store(next)
-	s.publish()
+	s.publisher.table.Store(next)
+	s.publisher.publish()
 	return s
 }
+
+func (s *Set) current() *backendTable { return s.publisher.table.Load() }
 
 // receiveLimit returns the maximum total size of the incomplete incoming messages of all backends,
 // in bytes. One backend may use half of it.
@@ -163,14 +139,15 @@ func (s *Set) receiveLimit() int64 { return 4 * int64(cmp.Or(s.MaxMessage, 64<<2
 // are dropped.
 func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 	s.loadCaches()
-	s.startWorkers(ctx, clients)
+	s.clients = clients
+	s.workers.start(ctx)
 	if !s.awaitStart(ctx) {
 		s.workers.close() // so that nothing is started
 	}
 	wait := s.launch()
 	defer wait.Stop()
 	<-ctx.Done()
-	s.cancelLife(context.Cause(ctx))
+	s.workers.end(context.Cause(ctx))
 	s.workers.close()
 	s.workers.running.Wait()
 	return ctx.Err()
@@ -179,19 +156,28 @@ func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 // launch starts the backends; Apply starts backends that are added later. The method launch returns
 // the timer for catalogWait.
 func (s *Set) launch() *time.Timer {
-	s.mu.Lock()
-	s.launchedAt = time.Now()
+	s.startup.mu.Lock()
 	t := s.current()
 	wait := time.AfterFunc(t.catalogWait, s.onWaitOver)
-	s.waitTimer = wait
-	s.mu.Unlock()
-	if !s.goWorker(s.sweepContainers) {
+	s.startup.at, s.startup.waitTimer = time.Now(), wait
+	s.startup.mu.Unlock()
+	if !s.workers.goWorker(s.sweepContainers) {
 		s.containers.SkipSweep()
 	}
 	for _, b := range t.all {
 		b.start()
 	}
 	return wait
+}
+
+// sweepContainers stops the containers of gateways that were killed.
+func (s *Set) sweepContainers(ctx context.Context) {
+	s.containers.Sweep(ctx, func() (all []containers.Backend) {
+		for _, b := range s.current().all {
+			all = append(all, b.containerBackend())
+		}
+		return all
+	}, func() []string { return childEnv(nil, s.ChildEnv, nil) })
 }
 
 // maxLoggedLate bounds the number of names in the warning about backends that are not ready at the
@@ -201,9 +187,7 @@ const maxLoggedLate = 5
 // onWaitOver publishes lists without the backends that are not settled yet, and logs the names of
 // these backends.
 func (s *Set) onWaitOver() {
-	s.mu.Lock()
-	s.waitOver = true
-	s.mu.Unlock()
+	s.publisher.endWait()
 	t := s.current()
 	var notReady []string
 	for _, b := range t.all {
@@ -219,7 +203,7 @@ func (s *Set) onWaitOver() {
 		s.Log.Warn("backends not ready yet; lists sent without them", "backend", names,
 			"records", n, "dur", t.catalogWait)
 	}
-	s.publish()
+	s.publisher.publish()
 }
 
 // startDelay is the delay before the backends start if all their catalogs are cached. A client
@@ -231,7 +215,7 @@ const startDelay = 30 * time.Millisecond
 // reports false if ctx is done first.
 func (s *Set) awaitStart(ctx context.Context) bool {
 	select {
-	case <-s.started:
+	case <-s.startup.requested:
 	case <-ctx.Done():
 		return false
 	}
@@ -251,99 +235,87 @@ func (s *Set) awaitStart(ctx context.Context) bool {
 func (s *Set) Start() *catalog.View {
 	s.loadCaches()
 	v := s.View()
-	s.startOnce.Do(func() { close(s.started) })
+	s.startup.once.Do(func() { close(s.startup.requested) })
 	return v
 }
 
 // loadCaches reads the cached catalogs, once, in parallel on all processors. Run calls it
 // before a client connects, so that the first client does not wait for it.
 func (s *Set) loadCaches() {
-	s.cachesLoaded.Do(func() {
+	s.startup.cachesLoaded.Do(func() {
 		var all errgroup.Group
 		all.SetLimit(runtime.GOMAXPROCS(0))
 		for _, b := range s.current().all {
 			all.Go(func() error { b.known.load(s.IgnoreCache); return nil })
 		}
 		_ = all.Wait()
-		s.publish()
+		s.publisher.publish()
 	})
 }
 
-// View returns the current view of the catalog.
-func (s *Set) View() *catalog.View { return s.view.Load() }
-
-// WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called: the
-// backend has never listed its tools, or was removed, disabled or misconfigured. It returns "" and
-// nil otherwise.
-func (s *Set) WhyUnavailable(name string) (backend string, err error) {
-	t := s.current()
-	for _, one := range t.catalog.ReservedBackends {
-		if strings.HasPrefix(name, one+t.catalog.Separator) && len(one) > len(backend) {
-			backend = one // the longest prefix wins
-		}
+func (s *Set) clientSide() ClientSide {
+	if s.clients == nil {
+		return noClients{}
 	}
-	if backend == "" {
-		return "", nil
-	}
-	if b := t.byName[backend]; b == nil {
-		err = t.whyAbsent(backend)
-	} else if err = b.whyUnlisted(); err == nil {
-		backend = ""
-	}
-	return backend, err
+	return s.clients
 }
 
-// Status returns the status of each backend, in configuration order. A backend that is not enabled
-// has the state Disabled, and a backend with missing variables has the state Misconfigured.
-func (s *Set) Status() []Status {
-	t := s.current()
-	all := make([]Status, 0, len(t.names))
-	for _, name := range t.names {
-		if b, ok := t.byName[name]; ok {
-			all = append(all, b.Status())
-		} else if t.misconfigured[name] != "" {
-			all = append(all, Status{Name: name, State: Misconfigured,
-				Err: errors.New(t.misconfigured[name]), Settled: true})
-		} else {
-			all = append(all, Status{Name: name, State: Disabled})
-		}
-	}
-	return all
+// NewCall returns a call to a backend, over the connection of the session r.Session. Its Send fails
+// the call at once if it cannot be sent.
+//
+//   - While the backend is starting, the call is queued. If the start fails, the call ends
+//     with the reason.
+//   - While max_in_flight calls are in flight, the call is queued for a slot. A call that gets no
+//     slot within queue_wait ends as not sent, and so does a call that finds the queue full.
+//   - A call that a modern backend refuses with the error -32020 or -32022 is sent again, so a call
+//     never ends with them.
+//
+// Subscriptions of a session are restored on a new connection. They move to the session's own
+// connection when that is opened. A resources/unsubscribe goes to the connection that has the
+// subscription. If other sessions are subscribed to the same URI over a shared connection, it is
+// not sent, and its result is {}. For a modern backend, a resources/subscribe adds the URI to
+// subscriptions/listen, and the gateway itself responds once the backend has acknowledged it. The
+// response to a resources/unsubscribe follows at once.
+func (s *Set) NewCall(backend string, r contract.BackendRequest,
+	h contract.CallHandler) contract.BackendCall {
+	return newCall(s, backend, r, h)
 }
 
-// Permits reports whether a request may be sent to a backend: the backend is in the current
-// configuration, and its filters permit the request.
-func (s *Set) Permits(backend string, r contract.BackendRequest) bool {
-	b, ok := s.current().byName[backend]
-	return ok && b.filters.permits(&r)
-}
+// RetryFailed lets per-session connections be opened at intervals of retryStep, or at shorter
+// intervals if the last connection would wait longer than retrySpread. Many handshakes at the same
+// moment would delay the calls of all backends.
+const (
+	retryStep   = 20 * time.Millisecond
+	retrySpread = time.Second
+)
 
-// SharesProcess reports whether a session may share a process of a backend with other clients.
-func (s *Set) SharesProcess(backend, session string) bool {
-	b := s.current().byName[backend]
-	return b != nil && !s.SingleClient && !b.needsSessionConn(session)
-}
-
-// DeniedBy returns the first backend that lists a tool, a prompt or a resource under a name, with
-// or without the backend's prefix, and whose filters deny it; "" if there is none. The result is
-// for operators only, because a client must not learn whether a name is denied or does not exist.
-func (s *Set) DeniedBy(k catalog.Kind, name string) (backend string) {
+// RetryFailed ends the pauses of the backends that have failed, resets their failures and returns
+// their names. It opens shared connections at once, and lets per-session connections be opened one
+// after the other, within retrySpread, if there is demand for them. It does not wait for any
+// connection.
+func (s *Set) RetryFailed() (names []string) {
+	var perSession []*backendConn
 	for _, b := range s.current().all {
-		if s.Denies(b.cfg.Name, k, name) {
-			return b.cfg.Name
+		failed := false
+		b.perSession.resetBreaker()
+		for _, bc := range b.conns() {
+			switch {
+			case !bc.isBackingOff():
+				continue
+			case bc.isPerSession():
+				perSession = append(perSession, bc)
+			default:
+				bc.starts.retryWithin(0)
+			}
+			failed = true
+		}
+		if failed {
+			names = append(names, b.cfg.Name)
 		}
 	}
-	return ""
-}
-
-// Denies reports whether a backend lists an entry under a name, with or without the backend's
-// prefix, and its filters deny it.
-func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
-	t := s.current()
-	b := t.byName[backend]
-	if b == nil {
-		return false
+	step := min(retryStep, retrySpread/time.Duration(max(len(perSession), 1)))
+	for i, bc := range perSession {
+		bc.starts.retryWithin(time.Duration(i) * step)
 	}
-	own := strings.TrimPrefix(name, backend+t.catalog.Separator)
-	return b.lists.denies(k, name) || own != name && b.lists.denies(k, own)
+	return names
 }

@@ -19,7 +19,7 @@ import (
 func TestUnsentCallKeepsText(t *testing.T) {
 	one := config.Backend{Name: "a", Command: "a", Enabled: true}
 	s := New(Options{Backends: []config.Backend{one}, Log: slog.New(slog.DiscardHandler)})
-	q := s.newCall("a", contract.BackendRequest{
+	q := newCall(s, "a", contract.BackendRequest{
 		Message: wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)),
 	}, make(ResponseChan, 1))
 	conn, _ := mcptest.NewPeer(t, "a")

@@ -5,8 +5,11 @@ import (
 	"sync"
 )
 
-// workers manages the goroutines that Run waits for.
+// workers manages the goroutines that Set.Run waits for. Create it with newWorkers.
 type workers struct {
+	alive context.Context // done when Run is ending
+	end   context.CancelCauseFunc
+
 	mu      sync.Mutex
 	ctx     context.Context             // Run's context, nil before Run
 	queued  []func(ctx context.Context) // started as soon as Run begins
@@ -14,10 +17,14 @@ type workers struct {
 	running sync.WaitGroup
 }
 
-// startWorkers starts the queued goroutines. From then on goWorker starts goroutines at once.
-func (s *Set) startWorkers(ctx context.Context, clients ClientSide) {
-	s.clients = clients
-	w := &s.workers
+func newWorkers() *workers {
+	w := &workers{}
+	w.alive, w.end = context.WithCancelCause(context.Background())
+	return w
+}
+
+// start starts the queued goroutines. From then on goWorker starts goroutines at once.
+func (w *workers) start(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ctx = ctx
@@ -36,8 +43,7 @@ func (w *workers) close() {
 
 // goWorker runs f in a goroutine that Run waits for; before Run begins, f is queued. goWorker
 // reports false if Run is ending.
-func (s *Set) goWorker(f func(ctx context.Context)) bool {
-	w := &s.workers
+func (w *workers) goWorker(f func(ctx context.Context)) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {

@@ -1,0 +1,88 @@
+package backends
+
+import (
+	"errors"
+	"strings"
+
+	"mcpgateway/catalog"
+	"mcpgateway/internal/contract"
+)
+
+// View returns the current view of the catalog.
+func (s *Set) View() *catalog.View { return s.publisher.view.Load() }
+
+// WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called: the
+// backend has never listed its tools, or was removed, disabled or misconfigured. It returns "" and
+// nil otherwise.
+func (s *Set) WhyUnavailable(name string) (backend string, err error) {
+	t := s.current()
+	for _, one := range t.catalog.ReservedBackends {
+		if strings.HasPrefix(name, one+t.catalog.Separator) && len(one) > len(backend) {
+			backend = one // the longest prefix wins
+		}
+	}
+	if backend == "" {
+		return "", nil
+	}
+	if b := t.byName[backend]; b == nil {
+		err = t.whyAbsent(backend)
+	} else if err = b.whyUnlisted(); err == nil {
+		backend = ""
+	}
+	return backend, err
+}
+
+// Status returns the status of each backend, in configuration order. A backend that is not enabled
+// has the state Disabled, and a backend with missing variables has the state Misconfigured.
+func (s *Set) Status() []Status {
+	t := s.current()
+	all := make([]Status, 0, len(t.names))
+	for _, name := range t.names {
+		if b, ok := t.byName[name]; ok {
+			all = append(all, b.Status())
+		} else if t.misconfigured[name] != "" {
+			all = append(all, Status{Name: name, State: Misconfigured,
+				Err: errors.New(t.misconfigured[name]), Settled: true})
+		} else {
+			all = append(all, Status{Name: name, State: Disabled})
+		}
+	}
+	return all
+}
+
+// Permits reports whether a request may be sent to a backend: the backend is in the current
+// configuration, and its filters permit the request.
+func (s *Set) Permits(backend string, r contract.BackendRequest) bool {
+	b, ok := s.current().byName[backend]
+	return ok && b.filters.permits(&r)
+}
+
+// SharesProcess reports whether a session may share a process of a backend with other clients.
+func (s *Set) SharesProcess(backend, session string) bool {
+	b := s.current().byName[backend]
+	return b != nil && !s.SingleClient && !b.needsSessionConn(session)
+}
+
+// DeniedBy returns the first backend that lists a tool, a prompt or a resource under a name, with
+// or without the backend's prefix, and whose filters deny it; "" if there is none. The result is
+// for operators only, because a client must not learn whether a name is denied or does not exist.
+func (s *Set) DeniedBy(k catalog.Kind, name string) (backend string) {
+	for _, b := range s.current().all {
+		if s.Denies(b.cfg.Name, k, name) {
+			return b.cfg.Name
+		}
+	}
+	return ""
+}
+
+// Denies reports whether a backend lists an entry under a name, with or without the backend's
+// prefix, and its filters deny it.
+func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
+	t := s.current()
+	b := t.byName[backend]
+	if b == nil {
+		return false
+	}
+	own := strings.TrimPrefix(name, backend+t.catalog.Separator)
+	return b.lists.denies(k, name) || own != name && b.lists.denies(k, own)
+}
