@@ -48,6 +48,6 @@ func (b *Backend) successor() *Backend {
 // redirectSubscriptions moves subscriptions of a session to the successor, if there is one.
 func (b *Backend) redirectSubscriptions(session string, uris []string) {
 	if next := b.successor(); next != nil && len(uris) > 0 {
-		next.conn(session, false).takeOverSubscriptions(session, uris)
+		next.conn(session, false).put(session, uris, true)
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"errors"
 )
 
-// Calls and subscriptions move between connections in three cases:
+// Accepted subscriptions move between connections in three cases. They are taken from the table of
+// one connection, and put into that of the other; the mutexes of two connections are never held
+// together.
 //
-//   - A session gets its own connection (sessionConns.open): its accepted subscriptions move there
-//     from the shared connection.
-//   - The handshake of a per-session connection shows that the backend is modern (mergeIntoShared).
-//   - A backend drains (Backend.drain): its calls and subscriptions move to the successor.
+//   - A session gets its own connection (sessionConns.open): dropSubscriptions takes them from the
+//     shared connection, whose server is unsubscribed.
+//   - The handshake of a per-session connection shows that the backend is modern: mergeIntoShared.
+//   - A backend drains: startDraining takes them, redirectSubscriptions puts them into a connection
+//     of the successor.
 
 // errMergedIntoShared is the reason for the end of a per-session connection whose handshake has
 // shown that the backend is modern.
@@ -25,7 +28,7 @@ func (bc *backendConn) mergeIntoShared() {
 	}
 	calls, accepted := bc.calls.take(), bc.subs.takeAccepted()
 	bc.mu.Unlock()
-	bc.b.shared.addSubscriptions(bc.session, accepted[bc.session])
+	bc.b.shared.put(bc.session, accepted[bc.session], false)
 	for _, q := range calls {
 		bc.b.shared.send(q)
 	}
@@ -43,36 +46,14 @@ func (bc *backendConn) startDraining() ([]*queuedCall, map[string][]string) {
 	return bc.calls.take(), bc.subs.takeAccepted()
 }
 
-// addSubscriptions takes over a session's subscriptions from another connection to the backend,
-// unless the session is over. If this connection is draining, the successor of the backend takes
-// them over. A connection to a legacy backend must not have begun to start, because the
-// subscriptions are sent during the start.
-func (bc *backendConn) addSubscriptions(session string, uris []string) {
-	bc.mu.Lock()
-	if bc.phase == connDraining {
-		bc.mu.Unlock()
-		bc.b.redirectSubscriptions(session, uris)
-		return
-	}
-	defer bc.mu.Unlock()
-	for _, uri := range uris {
-		bc.subs.add(uri, session)
-		bc.subs.accept(uri, session)
-	}
-	if !bc.b.set.sessions.isOpen(session) {
-		bc.subs.removeAll(session, false)
-	}
-	if !bc.isPerSession() && !bc.subs.empty() {
-		bc.wakeLocked() // it may be stopped and wait for demand
-	}
-	bc.subs.signalReopen()
-}
-
-// takeOverSubscriptions takes over a session's subscriptions from the predecessor of the backend.
-// The server is subscribed now or when it is ready. After that the session gets an update of each
-// URI, because an update may have been missed. If the session is over, or a limit of subscriptions
-// is reached, the subscription is dropped.
-func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
+// put takes over accepted subscriptions of a session, which were taken from another connection. If
+// the session is over, or a limit of subscriptions is reached, they are dropped. If bc is draining
+// or merged, they go where its calls go.
+//
+// If missed is set, updates may have been missed: the server is subscribed now or when it is ready,
+// and after that the session gets an update of each URI. Otherwise bc must not have begun to start,
+// or have a modern server, and a per-session connection is started by its first call.
+func (bc *backendConn) put(session string, uris []string, missed bool) {
 	bc.mu.Lock()
 	switch bc.phase {
 	case connDraining:
@@ -81,7 +62,7 @@ func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 		return
 	case connMerged:
 		bc.mu.Unlock()
-		bc.b.shared.takeOverSubscriptions(session, uris)
+		bc.b.shared.put(session, uris, missed)
 		return
 	}
 	defer bc.mu.Unlock()
@@ -91,9 +72,17 @@ func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 	for _, uri := range uris {
 		if bc.subs.add(uri, session) {
 			bc.subs.accept(uri, session)
-			bc.subs.resubscribe = append(bc.subs.resubscribe, uri)
+			if missed {
+				bc.subs.resubscribe = append(bc.subs.resubscribe, uri)
+			}
 		}
 	}
-	bc.wakeLocked()
-	bc.resubscribeLocked()
+	if missed || !bc.isPerSession() && !bc.subs.empty() {
+		bc.wakeLocked() // it may be stopped and wait for demand
+	}
+	if missed {
+		bc.resubscribeLocked()
+	} else {
+		bc.subs.signalReopen()
+	}
 }

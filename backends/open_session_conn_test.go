@@ -19,7 +19,7 @@ func TestSessionConnectionOpenedDuringDrain(t *testing.T) {
 	s := New(Options{Backends: []config.Backend{one}, Log: slog.New(slog.DiscardHandler)})
 	s.OpenSession("one", nil, false)
 	b := s.current().byName["a"]
-	b.shared.addSubscriptions("one", []string{"x:y"})
+	b.shared.put("one", []string{"x:y"}, false)
 	b.perSession.draining = true // as in the first step of drain
 	if bc := b.perSession.open(b, "one"); bc.phase != connDraining {
 		t.Error("the connection is not draining")

@@ -81,7 +81,7 @@ func (sc *sessionConns) open(b *Backend, session string) *backendConn {
 		bc.phase = connDraining
 		return bc // drain moves the session's subscriptions
 	}
-	bc.addSubscriptions(session, b.shared.dropSubscriptions(session, true))
+	bc.put(session, b.shared.dropSubscriptions(session, true), false)
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	switch {
