@@ -61,7 +61,7 @@ var allowedImports = map[string][]string{
 	},
 	"backends": {
 		"backends/internal/catalogcache", "backends/internal/containers",
-		"backends/internal/limiter", "backends/internal/loglimit",
+		"backends/internal/limiter", "backends/internal/lockrank", "backends/internal/loglimit",
 		"backends/internal/supervise",
 		"catalog", "internal/config", "internal/contract", "internal/demo",
 		"internal/peer", "internal/protocol", "internal/quota",
@@ -75,6 +75,7 @@ var allowedImports = map[string][]string{
 	"backends/internal/containers": {"internal/atomicfile", "internal/lazy",
 		"internal/transport", "internal/transport/child", "internal/wire"},
 	"backends/internal/limiter":   {},
+	"backends/internal/lockrank":  {},
 	"backends/internal/loglimit":  {},
 	"backends/internal/supervise": {},
 	// configuration, records and logs

@@ -71,7 +71,7 @@ func (h *inboundHandler) sessionOf(m wire.Message, origin peer.Origin) string {
 		return ""
 	}
 	// a modern server sends log messages only for calls with a log level
-	if h.link.info().modern {
+	if h.link.isModern() {
 		session, _ := p.SoleSessionWhere(func(session string) bool {
 			_, level := bc.b.set.sessions.requestMeta(session)
 			return level != ""

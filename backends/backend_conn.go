@@ -3,9 +3,9 @@ package backends
 import (
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
+	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/backends/internal/supervise"
 )
 
@@ -25,7 +25,7 @@ type backendConn struct {
 	outputLog *slog.Logger
 	starts    startLoop
 
-	mu        sync.Mutex
+	mu        lockrank.Mutex[stateRank]
 	sup       supervise.Supervisor
 	phase     connPhase
 	startedAt time.Time
@@ -252,7 +252,7 @@ func (bc *backendConn) capabilitiesToDeclare() []byte {
 // reports false; queued calls are checked after that handshake (belongsElsewhere).
 func (bc *backendConn) capabilitiesDiffer(session string) bool {
 	l := bc.current()
-	return l != nil && !l.info().modern && l.capabilitiesDiffer(session)
+	return l != nil && !l.isModern() && l.capabilitiesDiffer(session)
 }
 
 // wantedLevel returns the level at which the backend should log: the level of the session, or the

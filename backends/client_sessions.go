@@ -1,16 +1,16 @@
 package backends
 
 import (
-	"sync"
 	"time"
 
+	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
 // clientSessions contains the properties of the client sessions that backends need.
 type clientSessions struct {
-	mu     sync.Mutex
+	mu     lockrank.Mutex[innermostRank]
 	byID   map[string]*clientRecord
 	opened int // number of sessions so far
 }
@@ -123,7 +123,7 @@ func (s *Set) Notify(id, backend string, m wire.Message) {
 		if bc == nil || !bc.isPerSession() && !s.SingleClient {
 			continue
 		}
-		if l := bc.current(); l != nil && !l.info().modern {
+		if l := bc.current(); l != nil && !l.isModern() {
 			_ = l.peer.SendNotification(m, "") // a closed connection needs no notification
 		}
 	}

@@ -3,8 +3,8 @@ package backends
 import (
 	"errors"
 	"strings"
-	"sync"
 
+	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -31,7 +31,7 @@ type detection struct {
 	onlySSE    bool                // transport: sse
 	hasURL     bool
 
-	mu                sync.Mutex
+	mu                lockrank.Mutex[stateRank]
 	found             detectedGeneration // generation found by probes and handshakes
 	httpSSE           bool               // it was found to support HTTP+SSE only
 	cachedUnprobeable bool               // the cache file marks it as unprobeable

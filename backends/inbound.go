@@ -53,7 +53,7 @@ func (h *inboundHandler) HandleRequest(r *peer.Request) {
 		h.disconnect(errEcho)
 		return
 	}
-	if h.link.info().modern { // modern servers send no requests
+	if h.link.isModern() { // modern servers send no requests
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
 	}
@@ -81,7 +81,7 @@ func (h *inboundHandler) HandleNotification(m wire.Message, origin peer.Origin) 
 	if bc.b.lists.listChanged(method, bc.session) {
 		return
 	}
-	if h.link.info().modern {
+	if h.link.isModern() {
 		if method == protocol.NotificationSubscriptionsAcknowledged {
 			bc.listenAcknowledged(m, origin)
 			return

@@ -45,7 +45,7 @@ type keepAlive struct {
 // startKeepAlive watches the connection of h until ctx is done or the function end is called.
 func startKeepAlive(ctx context.Context, h *inboundHandler) (end func()) {
 	b := h.link.conn.b
-	k := &keepAlive{link: h.link, pings: !h.link.info().modern}
+	k := &keepAlive{link: h.link, pings: !h.link.isModern()}
 	if b.isProcess() && !b.set.NoRestart {
 		k.idleStop = b.cfg.IdleStop
 	}

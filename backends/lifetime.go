@@ -3,6 +3,8 @@ package backends
 import (
 	"context"
 	"sync"
+
+	"mcpgateway/backends/internal/lockrank"
 )
 
 // A lifetime owns the goroutines and contexts of a backend. Create it with newLifetime.
@@ -13,7 +15,7 @@ type lifetime struct {
 	alive       context.Context // done when the connections of the backend must end
 	kill        context.CancelCauseFunc
 
-	mu      sync.Mutex // so that no goroutine is started after remove
+	mu      lockrank.Mutex[lifetimeRank] // so that no goroutine is started after remove
 	running sync.WaitGroup
 }
 

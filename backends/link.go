@@ -46,6 +46,9 @@ func newLink(bc *backendConn) *link {
 // info returns the server; zero before the end of the handshake.
 func (l *link) info() serverInfo { return *l.server.Load() }
 
+// isModern reports whether the handshake has shown that the server is modern.
+func (l *link) isModern() bool { return l.server.Load().modern }
+
 // disconnected notes that the connection has ended, and the reason. From now on calls are queued
 // for the next link. The method markFailed is called later, when nothing of the connection is left.
 func (l *link) disconnected(why error) {

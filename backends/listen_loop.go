@@ -58,7 +58,7 @@ type listenLoop struct {
 // startListenLoop keeps a listen at a modern server open until ctx is done or the method stop is
 // called. It returns nil for a legacy server and for a per-session connection.
 func startListenLoop(ctx context.Context, l *link) *listenLoop {
-	if !l.info().modern || l.conn.isPerSession() {
+	if !l.isModern() || l.conn.isPerSession() {
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -253,11 +253,11 @@ func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
 		catalog.Tools: "toolsListChanged", catalog.Prompts: "promptsListChanged",
 		catalog.Resources: "resourcesListChanged",
 	} {
-		if ll.link.server.Load().has(k.Capability(), "listChanged") {
+		if ll.link.info().has(k.Capability(), "listChanged") {
 			filter[flag] = true
 		}
 	}
-	if ll.link.server.Load().has("resources", "subscribe") {
+	if ll.link.info().has("resources", "subscribe") {
 		bc := ll.link.conn
 		bc.mu.Lock()
 		uris = bc.b.filters.permittedURIs(bc.subs.uris())

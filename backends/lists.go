@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"mcpgateway/backends/internal/catalogcache"
+	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 )
@@ -22,7 +22,7 @@ type lists struct {
 	signal   chan struct{} // capacity 1: some lists must be read again
 	settled  chan struct{} // closed when isSettled becomes true
 
-	mu            sync.Mutex
+	mu            lockrank.Mutex[stateRank]
 	list          [catalog.NumKinds]knownList
 	listing       catalog.Listing   // entries that the filters permit; Unknown is not set
 	headerSchemas map[string][]byte // see headerSchemas

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -19,7 +20,7 @@ type responseGroup struct {
 	once       sync.Once
 	onComplete func()
 
-	mu      sync.Mutex
+	mu      lockrank.Mutex[innermostRank]
 	pending int
 }
 

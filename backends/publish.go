@@ -3,9 +3,9 @@ package backends
 import (
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 
+	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/catalog"
 )
 
@@ -16,7 +16,7 @@ type publisher struct {
 	view    atomic.Pointer[catalog.View]
 	changes atomic.Int64 // number of changes to publish so far
 
-	mu        sync.Mutex
+	mu        lockrank.Mutex[publisherRank]
 	published int64         // value of changes when view was made
 	waitOver  bool          // lists are sent without the backends that are not settled
 	changed   chan struct{} // closed when view is replaced

@@ -140,7 +140,7 @@ func (r *refresher) rediscover(ctx context.Context) error {
 	suspect := l.needsRediscovery || bc.sup.HasIssue(supervise.IssueUnreachable)
 	l.needsRediscovery = false
 	bc.mu.Unlock()
-	if !suspect || !l.info().modern {
+	if !suspect || !l.isModern() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, rediscoverTimeout, peer.ErrTimeout)

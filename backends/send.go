@@ -64,7 +64,7 @@ func (bc *backendConn) sendOnce(q *queuedCall) bool {
 		return true
 	}
 	recorded := !q.subscribes() || bc.recordSubscriptionLocked(q)
-	if l != nil && l.info().modern && q.subscription != nil {
+	if l != nil && l.isModern() && q.subscription != nil {
 		respond := bc.subscribeByListenLocked(q)
 		bc.mu.Unlock()
 		respond()
@@ -144,7 +144,7 @@ func (bc *backendConn) sendQueued(l *link) (downtime time.Duration, deferred []f
 // the calls that belong on another connection. If the connection has ended, the remaining calls are
 // queued for the next one.
 func (l *link) sendAllLocked(some []*queuedCall) (deferred []func()) {
-	bc, modern := l.conn, l.info().modern
+	bc, modern := l.conn, l.isModern()
 	for i, q := range some {
 		switch {
 		case modern && q.subscription != nil:
@@ -177,7 +177,7 @@ func (l *link) sendAllLocked(some []*queuedCall) (deferred []func()) {
 // session's client. The result depends on the handshake, so it is valid only for a ready link.
 func (l *link) belongsElsewhere(q *queuedCall) bool {
 	b := l.conn.b
-	if l.conn.isPerSession() || l.info().modern || q.staysOnConn || q.request.Session == "" {
+	if l.conn.isPerSession() || l.isModern() || q.staysOnConn || q.request.Session == "" {
 		return false
 	}
 	return b.hasPerSessionConns() ||
@@ -196,7 +196,7 @@ func (l *link) belongsElsewhere(q *queuedCall) bool {
 // A call may be suspended for minutes, so q does not keep the text of a request that cannot be sent
 // again (see queuedCall.sendAgain).
 func (l *link) trySend(q *queuedCall) error {
-	r, b, modern := &q.request, l.conn.b, l.info().modern
+	r, b, modern := &q.request, l.conn.b, l.isModern()
 	if !b.filters.permits(r) {
 		return contract.ErrForbidden
 	}

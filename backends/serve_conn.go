@@ -105,7 +105,7 @@ func (c *connector) serve(ctx context.Context, h *inboundHandler, mode dialMode,
 	if err := sh.run(start); err != nil {
 		return timeoutCause(start, err)
 	}
-	modern := l.info().modern
+	modern := l.isModern()
 	switch {
 	case modern && c.followsClient():
 		return retryOtherError{errors.New("it also supports the generation of the client")}

@@ -2,9 +2,9 @@ package backends
 
 import (
 	"math/rand/v2"
-	"sync"
 	"time"
 
+	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/backends/internal/supervise"
 )
 
@@ -12,9 +12,9 @@ import (
 type sessionConns struct {
 	// serializes the opening of connections, so that no connection is visible before it has the
 	// subscriptions of its session
-	opening sync.Mutex
+	opening lockrank.Mutex[openingRank]
 
-	mu        sync.Mutex
+	mu        lockrank.Mutex[stateRank]
 	draining  bool // the backend is draining; written with opening and mu held
 	bySession map[string]*backendConn
 	breaker   supervise.SessionBreaker

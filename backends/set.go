@@ -18,9 +18,7 @@
 // other backends only before its start, for a free slot (Options.StartParallel). The package
 // refuses to guess the session of a message that a backend initiates: see inboundHandler.attribute.
 //
-// Lock order; the mutexes of limiter.Limiter, workers, responseGroup and clientSessions are
-// innermost. Of lists.mu, sessionConns.mu, detection.mu and the mutexes of all backendConns, only
-// one at a time is held:
+// Lock order, which lock_order.go has as ranks; the mutex of limiter.Limiter is also innermost:
 //
 //	Set.applying → all others
 //	startup.mu → publisher.mu → lists.mu → clientSessions.mu

@@ -3,6 +3,8 @@ package backends
 import (
 	"sync"
 	"time"
+
+	"mcpgateway/backends/internal/lockrank"
 )
 
 // startup is the start of the backends of a Set, and the wait for their first lists.
@@ -12,7 +14,7 @@ type startup struct {
 	requested    chan struct{} // closed by Set.Start
 
 	// held while the table of backends is replaced, so that each backend is started once
-	mu sync.Mutex
+	mu lockrank.Mutex[startupRank]
 	at time.Time // when the backends were started; zero = not yet
 	// runs from the start for backendTable.catalogWait; nil = not started
 	waitTimer *time.Timer

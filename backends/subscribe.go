@@ -76,7 +76,7 @@ func (bc *backendConn) resubscribeIfWanted(uri string) {
 	bc.mu.Lock()
 	wanted, l := len(bc.subs.byURI[uri]) > 0, bc.link
 	bc.mu.Unlock()
-	if wanted && l != nil && !l.info().modern && bc.b.filters.permitsEntry(catalog.Resources, uri) {
+	if wanted && l != nil && !l.isModern() && bc.b.filters.permitsEntry(catalog.Resources, uri) {
 		l.peer.Send(subscribeRequest(uri, true), &peer.Call{Handler: ignoreResponse{},
 			Timeout: restoreTimeout})
 	}
@@ -102,7 +102,7 @@ func (bc *backendConn) dropSubscriptions(session string, acceptedOnly bool) []st
 		bc.subs.signalReopen()
 	}
 	bc.mu.Unlock()
-	if l == nil || l.info().modern {
+	if l == nil || l.isModern() {
 		return dropped
 	}
 	for _, uri := range last {
@@ -213,7 +213,7 @@ func (bc *backendConn) resubscribeLocked() {
 	if l == nil || len(uris) == 0 {
 		return
 	}
-	if l.info().modern {
+	if l.isModern() {
 		bc.subs.signalReopen() // listenLoop clears subs.resubscribe
 		return
 	}

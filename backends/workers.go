@@ -3,6 +3,8 @@ package backends
 import (
 	"context"
 	"sync"
+
+	"mcpgateway/backends/internal/lockrank"
 )
 
 // workers manages the goroutines that Set.Run waits for. Create it with newWorkers.
@@ -10,7 +12,7 @@ type workers struct {
 	alive context.Context // done when Run is ending
 	end   context.CancelCauseFunc
 
-	mu      sync.Mutex
+	mu      lockrank.Mutex[innermostRank]
 	ctx     context.Context             // Run's context, nil before Run
 	queued  []func(ctx context.Context) // started as soon as Run begins
 	closed  bool                        // Run is ending
