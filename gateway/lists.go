@@ -16,11 +16,11 @@ import (
 // knows no list. Its methods may be called concurrently.
 type clientLists struct {
 	mu    sync.Mutex
-	lists [catalog.NumKinds]knownList
+	lists [catalog.NumKinds]clientList
 }
 
-// A knownList contains the snapshots of one list that a client knows.
-type knownList struct {
+// A clientList contains the snapshots of one list that a client knows.
+type clientList struct {
 	listed    *catalog.Snapshot // of the last response; nil = never listed
 	announced *catalog.Snapshot // of the last notification; nil = none
 }
@@ -36,7 +36,7 @@ func (l *clientLists) listed(kind catalog.Kind) *catalog.Snapshot {
 func (l *clientLists) setListed(kind catalog.Kind, snapshot *catalog.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lists[kind] = knownList{listed: snapshot}
+	l.lists[kind] = clientList{listed: snapshot}
 }
 
 // changes returns the notifications, each once, of the lists that differ from what the client
