@@ -80,17 +80,19 @@ func (t *callTable) takeResponded(id int64, now time.Time) (*Call, bool) {
 	return c, ok
 }
 
-// takeAbandoned removes a call on which the remote side may still work. The caller must call
-// cancellationWritten.
+// takeAbandoned removes a call on which the remote side may still work. If it returns true, the
+// caller must call cancellationWritten.
 func (t *callTable) takeAbandoned(id int64) (*Call, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.abandoning++ // first, so that takeLocked does not wake drain
 	c, ok := t.takeLocked(id)
-	if ok {
-		t.abandoning++
-		t.sessions.recent.noteAbandoned(id, c.SessionID)
+	if !ok {
+		t.abandoning--
+		return nil, false
 	}
-	return c, ok
+	t.sessions.recent.noteAbandoned(id, c.SessionID)
+	return c, true
 }
 
 // cancellationWritten is called when the cancellation of an abandoned call has been written, or

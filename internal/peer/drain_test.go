@@ -109,19 +109,26 @@ func (s slowConn) Write(m wire.Message, relatedTo wire.ID) error {
 
 // After DrainCalls the connection may be closed: all cancellations have been written.
 func TestDrainCallsWaitsForCancellations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn, remote := mcptest.NewPeer(t, "remote side")
-		p := peer.New(slowConn{conn}, &testPeer{}, peer.Options{})
-		ended := make(chan error, 1)
-		go func() { ended <- p.Run(t.Context()) }()
-		c := &peer.Call{Handler: make(peer.ResponseChan, 1)}
-		p.Send(request("1", ""), c)
-		remote.WantRequest("tools/call")
-		go c.Cancel(nil)
-		synctest.Wait() // the cancellation is being written
-		p.DrainCalls(t.Context())
-		p.Close()
-		<-ended
-		remote.WantNotification("notifications/cancelled")
-	})
+	for _, drainFirst := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			conn, remote := mcptest.NewPeer(t, "remote side")
+			p := peer.New(slowConn{conn}, &testPeer{}, peer.Options{})
+			ended := make(chan error, 1)
+			go func() { ended <- p.Run(t.Context()) }()
+			c := &peer.Call{Handler: make(peer.ResponseChan, 1)}
+			p.Send(request("1", ""), c)
+			remote.WantRequest("tools/call")
+			cancel := func() { c.Cancel(nil) }
+			if drainFirst {
+				time.AfterFunc(time.Second, cancel)
+			} else {
+				go cancel()
+				synctest.Wait() // the cancellation is being written
+			}
+			p.DrainCalls(t.Context())
+			p.Close()
+			<-ended
+			remote.WantNotification("notifications/cancelled")
+		})
+	}
 }
