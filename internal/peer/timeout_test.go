@@ -73,10 +73,9 @@ func TestEachCallTimesOutAtItsOwnLimit(t *testing.T) {
 		const n = 3000
 		limits := []time.Duration{time.Minute, time.Minute, time.Minute, time.Second, time.Hour, 0}
 		var handlers []*endHandler
-		var calls []*peer.Call
 		for i := range n {
 			c, h := k.startCall(limits[i%len(limits)])
-			calls, handlers = append(calls, c), append(handlers, h)
+			handlers = append(handlers, h)
 			k.remote.Next()
 			time.Sleep(time.Millisecond)
 			switch i % 7 {
@@ -127,11 +126,11 @@ func TestTimeoutsAreIndependent(t *testing.T) {
 		paused.ResumeTimeout() // after 10 s
 		time.Sleep(4*time.Second - 1)
 		onBusy.wantOpen(t)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		onBusy.wantTimeout(t, 14*time.Second)
 		time.Sleep(6*time.Second - 1)
 		onPaused.wantOpen(t)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		onPaused.wantTimeout(t, 20*time.Second)
 	})
 }
