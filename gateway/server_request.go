@@ -26,10 +26,18 @@ type serverRequest struct {
 	// timeout of a request that belongs to no call; guarded by callTracker.mu
 	timer *time.Timer
 
-	mu        sync.Mutex
-	sent      bool
-	cancelled bool
+	mu    sync.Mutex
+	state serverRequestState
 }
+
+// A serverRequestState is the state of a serverRequest that has not ended.
+type serverRequestState uint8
+
+const (
+	unsent    serverRequestState = iota
+	sent                         // to the client
+	cancelled                    // by the backend, before it was sent
+)
 
 // forwardRequest sends a backend's request to the client when the session is initialized. It
 // rejects a request that the client must not receive, and each request at a limit of
@@ -83,7 +91,7 @@ func (sr *serverRequest) check() *wire.Error {
 func (sr *serverRequest) send() {
 	sr.mu.Lock()
 	defer sr.mu.Unlock()
-	if sr.cancelled {
+	if sr.state == cancelled {
 		return
 	}
 	if !sr.s.isReady() {
@@ -91,7 +99,7 @@ func (sr *serverRequest) send() {
 			"The client's session is not initialized, or is ending"))
 		return
 	}
-	sr.sent = true
+	sr.state = sent
 	sr.toClient.Handler, sr.toClient.Token = sr, sr.r.Token()
 	sr.toClient.RelatedTo = sr.s.calls.track(sr).relatedID()
 	// sr.mu stays locked during sending, like c.mu in clientCall.send.
@@ -143,10 +151,12 @@ func (sr *serverRequest) OnResponse(m wire.Message, err error) {
 // disconnected.
 func (sr *serverRequest) HandleCancel(params []byte) {
 	sr.mu.Lock()
-	sr.cancelled = true
-	sent := sr.sent
+	wasSent := sr.state == sent
+	if !wasSent {
+		sr.state = cancelled
+	}
 	sr.mu.Unlock()
-	if sent {
+	if wasSent {
 		sr.toClient.Cancel(params)
 	} else {
 		sr.s.calls.untrack(sr)
