@@ -254,6 +254,7 @@ func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
 				t.Errorf("got %s", got)
 			}
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+			synctest.Wait() // until the gateway has handled it: later calls must not count
 		}
 		refused()
 		listTools(t, a)
