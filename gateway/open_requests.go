@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -47,6 +48,9 @@ func (g *Gateway) ServeRequest(id, principal string, m wire.Message,
 // Write implements transport.Writer.
 func (o *openRequest) Write(m wire.Message, relatedTo wire.ID) error {
 	err := o.out.Write(m, relatedTo)
+	if errors.Is(err, transport.ErrFull) {
+		o.log().Warn("disconnecting a remote side that does not read", "err", err)
+	}
 	if m.Kind() == wire.Response {
 		o.g.requests.remove(o)
 	}

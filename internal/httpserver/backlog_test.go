@@ -3,6 +3,7 @@ package httpserver
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -180,6 +181,57 @@ func TestUnreadStreamIsClosed_Stateless(t *testing.T) {
 		}
 		s.disconnect()
 	})
+}
+
+// If unsent messages of a client are dropped, its HTTP response does not end like a complete one.
+func TestDroppedMessages_ResponseIsIncomplete(t *testing.T) {
+	big := []byte(`{"text":"` + strings.Repeat("x", 10<<10) + `"}`)
+	for _, row := range []struct {
+		name    string
+		session bool
+		accept  string
+		begun   bool // an event was sent before
+	}{
+		{"both", false, "application/json, text/event-stream", false},
+		{"events", false, "text/event-stream, application/json;q=0.1", false},
+		{"JSON", false, "application/json", false},
+		{"begun", false, "text/event-stream", true},
+		{"session", true, "application/json, text/event-stream", true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, func(o *Options) { o.BacklogLimit = 4 << 10 })
+				tr := statelessRequest("1", "hold", "")
+				if row.session {
+					key, _ := h.initialize("2025-11-25", nil)
+					tr = post(key, requestJSON("1", "hold", "{}"))
+				}
+				begun := make(chan struct{})
+				go func() {
+					r := <-h.heldRequests
+					if row.begun {
+						r.Notify(progressNotification(1))
+						<-begun
+					}
+					r.Reply(big)
+				}()
+				res, err := h.client.Do(h.newRequest(tr.withHeader("Accept", row.accept)))
+				if err != nil {
+					return
+				}
+				defer res.Body.Close()
+				if row.begun {
+					if _, err := res.Body.Read(make([]byte, 1)); err != nil {
+						t.Fatal(err)
+					}
+					close(begun)
+				}
+				if body, err := io.ReadAll(res.Body); err == nil {
+					t.Errorf("complete response with %d bytes", len(body))
+				}
+			})
+		})
+	}
 }
 
 // A slow client that reads receives everything.

@@ -168,7 +168,8 @@ func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
 
 // streamEvents sends the events of st until st is complete, another exchange takes over, or the
 // client disconnects. Then it ends the exchange. prime is the id of the priming event; "" = no
-// priming event. streamEvents returns false if the client disconnected before the end.
+// priming event. streamEvents returns false if the client disconnected or was disconnected
+// before the end.
 func (s *httpSession) streamEvents(
 	ctx context.Context, st *sseStream, sw *streamWriter, prime string,
 ) bool {
@@ -177,12 +178,15 @@ func (s *httpSession) streamEvents(
 	if prime != "" {
 		head = primingEvent(prime)
 	}
-	return sw.sendEvents(ctx, head, s.streams.idPrefix(st),
+	complete := sw.sendEvents(ctx, head, s.streams.idPrefix(st),
 		func(previous [][]byte) (batch [][]byte, first int, more bool) {
 			s.mu.Lock()
 			defer s.enforceAndUnlock()
 			return s.streams.next(st, sw, previous)
 		})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return complete && !st.cutOff
 }
 
 // isDone reports whether st is complete.

@@ -172,13 +172,18 @@ func (t *statelessTable) serve(
 	ctx context.Context, e *statelessExchange, accepted acceptedFormat,
 ) bool {
 	defer e.finish()
-	if ctx.Err() == nil && e.currentState() == exchangeOpen { // its token may have been removed
+	t.start(ctx, e)
+	return e.respond(ctx, accepted)
+}
+
+// start calls ServeRequest, unless the client has disconnected or its token was removed.
+func (t *statelessTable) start(ctx context.Context, e *statelessExchange) {
+	defer t.calling.Done()
+	if ctx.Err() == nil && e.currentState() == exchangeOpen {
 		e.call()
 	} else {
 		e.server.rejections.report(e.request, e.info(), errClientGone)
 	}
-	t.calling.Done()
-	return e.respond(ctx, accepted)
 }
 
 // validate checks that the headers and _meta of a request are consistent. Clients may rely

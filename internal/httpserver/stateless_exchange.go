@@ -44,6 +44,7 @@ const (
 	exchangeOpen     exchangeState = iota
 	exchangeAnswered               // the response was written to the exchange
 	exchangeClosed                 // ended without a response; a connected client gets an error
+	exchangeDropped                // the unsent messages were dropped; the stream must not end well
 )
 
 func newStatelessExchange(x *httpExchange, p *postedMessage) *statelessExchange {
@@ -88,7 +89,7 @@ func (e *statelessExchange) call() {
 		e.cancel = cancel
 	}
 	e.mu.Unlock()
-	if state == exchangeClosed { // during the call
+	if state == exchangeClosed || state == exchangeDropped { // during the call
 		cancel()
 	}
 }
@@ -191,8 +192,8 @@ func (e *statelessExchange) disconnect(int64) {
 	e.mu.Lock()
 	defer e.accountAndUnlock()
 	if e.writer != nil {
+		e.state, e.queue = exchangeDropped, eventQueue{}
 		e.writer.setFinalDeadline(0)
-		e.queue = eventQueue{}
 	}
 }
 
@@ -221,7 +222,7 @@ func (e *statelessExchange) respond(ctx context.Context, accepted acceptedFormat
 	case response != nil && (status != http.StatusOK || accepted != acceptSSE):
 		writeJSON(sw.w, status, response)
 		return true
-	case e.jsonOnly:
+	case e.jsonOnly || e.currentState() == exchangeDropped:
 		return false // the client was disconnected
 	}
 	e.mu.Lock()
@@ -229,7 +230,7 @@ func (e *statelessExchange) respond(ctx context.Context, accepted acceptedFormat
 	e.limitStreamLocked()
 	e.mu.Unlock()
 	beginSSE(sw.w)
-	return sw.sendEvents(ctx, nil, "", e.next)
+	return sw.sendEvents(ctx, nil, "", e.next) && e.currentState() != exchangeDropped
 }
 
 func (e *statelessExchange) currentState() exchangeState {

@@ -17,6 +17,7 @@ type sseStream struct {
 	eventQueue
 	resumption resumption
 	done       bool          // no further event is added
+	cutOff     bool          // its client was disconnected before the end
 	writer     *streamWriter // exchange that sends the stream; nil = none
 
 	// Of the stream of a POST:

@@ -278,6 +278,7 @@ func (t *streamSet) disconnect() {
 		if st.writer != nil && st.unsent > 0 {
 			t.attach(st, nil)
 			t.abandon(st)
+			st.cutOff = true
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"runtime"
 	"strings"
@@ -550,5 +551,41 @@ func TestTrace(t *testing.T) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		}
+	}
+}
+
+// A request whose context is done is not sent, not even over an idle connection.
+func TestCancelledRequestIsNotSent(t *testing.T) {
+	var served atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		served.Add(1)
+	}))
+	defer server.Close()
+	tr := New(Options{Addr: server.Listener.Addr().String(), MaxIdle: 1, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 1 << 20, BufferSize: 4096})
+	defer tr.CloseIdleConnections()
+	send := func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, "POST", server.URL, strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := tr.RoundTrip(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	if err := send(t.Context()); err != nil { // its connection becomes idle
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		if err := send(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("the request has ended with %v", err)
+		}
+	}
+	if n := served.Load(); n != 1 {
+		t.Errorf("%d requests have reached the server", n)
 	}
 }

@@ -68,6 +68,10 @@ func (t *RoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		trace = &httptrace.ClientTrace{}
 	}
 	for {
+		if ctx.Err() != nil {
+			closeBody(req)
+			return nil, context.Cause(ctx)
+		}
 		if trace.GetConn != nil {
 			trace.GetConn(t.o.Addr)
 		}
