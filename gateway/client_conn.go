@@ -28,6 +28,7 @@ type clientConn struct {
 
 	mu            sync.Mutex
 	listens       map[*listenRequest]bool
+	listensClosed bool      // finishListens was called
 	backlogLogged time.Time // time of the last warning of isBacklogged
 }
 
@@ -56,14 +57,18 @@ func (cc *clientConn) isBacklogged(backend string) bool {
 	return true
 }
 
-// addListen and removeListen maintain the list of subscriptions.
-func (cc *clientConn) addListen(l *listenRequest) {
+// addListen adds a subscription. It returns false, and adds nothing, after finishListens.
+func (cc *clientConn) addListen(l *listenRequest) bool {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
+	if cc.listensClosed {
+		return false
+	}
 	if cc.listens == nil {
 		cc.listens = make(map[*listenRequest]bool)
 	}
 	cc.listens[l] = true
+	return true
 }
 
 func (cc *clientConn) removeListen(l *listenRequest) {
@@ -75,6 +80,7 @@ func (cc *clientConn) removeListen(l *listenRequest) {
 // finishListens ends the subscriptions when the connection is closing.
 func (cc *clientConn) finishListens() {
 	cc.mu.Lock()
+	cc.listensClosed = true
 	open := slices.Collect(maps.Keys(cc.listens))
 	cc.mu.Unlock()
 	for _, l := range open {

@@ -127,9 +127,13 @@ func (cc *clientConn) openListen(client *statelessClient, r *peer.Request) {
 	}
 	client.retain()
 	client.addListener(l)
-	cc.addListen(l)
-	if !r.OnCancel(l) {
+	added := cc.addListen(l)
+	switch {
+	case !r.OnCancel(l):
 		l.end()
+		return
+	case !added: // the connection is closing
+		l.finish()
 		return
 	}
 	client.retain() // until activate has returned, even if the subscription ends earlier

@@ -80,10 +80,11 @@ func (t *callTracker) track(sr *serverRequest) *sessionCall {
 	if attr.call != nil && !t.inFlight.contains(attr.call) { // the call has just ended
 		attr.call = nil
 	}
-	// A request that names a task does not end with the call, because another call may wait for
-	// the task's result.
-	attr.certain = attr.call != nil && sr.from.Handler != nil && relatedTask(sr.r.Message) == "" &&
-		taskID(sr.r.Message) == ""
+	// A request on the stream of another call, such as one of package backends, does not end with
+	// this call. Neither does a request that names a task, because another call may wait for the
+	// task's result.
+	attr.certain = attr.call != nil && handlerCall(sr.from.Handler) == attr.call &&
+		relatedTask(sr.r.Message) == "" && taskID(sr.r.Message) == ""
 	if t.serverRequests.open == nil {
 		t.serverRequests.open = make(map[*serverRequest]attributedCall)
 	}

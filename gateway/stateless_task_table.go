@@ -100,14 +100,15 @@ func (t *statelessTasks) oldestLocked(match func(*statelessTask) bool) *stateles
 // unreserve releases a reserved slot.
 func (t *statelessTasks) unreserve(principal string) { t.counter.Release(principal) }
 
-// add stores the task that a call has become, in the reserved slot. The argument created is the
-// backend's CreateTaskResult.
+// add stores the task that a resumable call has become, in the reserved slot. The argument created
+// is the backend's CreateTaskResult. The task belongs to the client that has sent the call to the
+// backend: another client of the principal may have continued it, and may have other connections.
 func (t *statelessTasks) add(c *statelessCall, backendID string, modern bool,
 	created []byte) *statelessTask {
 	st := &statelessTask{
 		scopedID: scopedID{c.Route.Backend, backendID}, g: c.g, id: newID(),
 		principal: c.client.principal,
-		modern:    modern, client: c.client, created: time.Now(),
+		modern:    modern, client: c.resumable.client, created: time.Now(),
 	}
 	st.bridge.task, st.bridge.changed = st, make(chan struct{})
 	st.stopProgress = func() {}
