@@ -75,13 +75,16 @@ func (cq *connQueues) takeSubscribes(session string) []*queuedCall {
 	return append(waiting, pending...)
 }
 
-// takeUnsent removes and returns the calls that wait for a ready link and would subscribe a session
-// to a URI.
+// takeUnsent removes and returns the calls that wait for a ready link, or for a listen, and would
+// subscribe a session to a URI.
 func (cq *connQueues) takeUnsent(uri, session string) (removed []*queuedCall) {
-	cq.waiting, removed = partition(cq.waiting, func(q *queuedCall) bool {
+	match := func(q *queuedCall) bool {
 		return q.subscribes() && q.subscription.uri == uri && q.request.Session == session
-	})
-	return removed
+	}
+	var pending []*queuedCall
+	cq.waiting, removed = partition(cq.waiting, match)
+	cq.subscribes, pending = partition(cq.subscribes, match)
+	return append(removed, pending...)
 }
 
 // removeRetry removes a call that is to be sent once more, and reports whether it was there.

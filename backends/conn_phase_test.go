@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -35,5 +36,24 @@ func TestConnPhases(t *testing.T) {
 				t.Errorf("phase %d, want %d", bc.phase, tt.want)
 			}
 		})
+	}
+}
+
+// If a link ends late, after the next link has become ready, the calls of the next link stay in
+// their queues.
+func TestLateEndOfLink_LeavesCallsOfNextLink(t *testing.T) {
+	b := newBackend(New(Options{Log: slog.New(slog.DiscardHandler)}), config.Backend{Name: "a"})
+	bc := newBackendConn(b, "")
+	old, next := &link{conn: bc}, &link{conn: bc}
+	bc.link = next
+	bc.calls.retries = []*queuedCall{{}}
+	old.disconnected(errors.New("late"))
+	if bc.link != next || len(bc.calls.retries) != 1 || len(bc.calls.waiting) != 0 {
+		t.Errorf("link replaced: %t, %d retries, %d waiting", bc.link != next,
+			len(bc.calls.retries), len(bc.calls.waiting))
+	}
+	next.disconnected(errors.New("now"))
+	if bc.link != nil || len(bc.calls.waiting) != 1 {
+		t.Errorf("%d calls wait for the next link", len(bc.calls.waiting))
 	}
 }

@@ -60,6 +60,9 @@ func (l *link) disconnected(why error) {
 func (l *link) disconnectedLocked(why error) {
 	bc := l.conn
 	l.ended = true
+	if bc.link != nil && bc.link != l {
+		return // the calls belong to the next link
+	}
 	bc.calls.disconnected()
 	if bc.link == l {
 		bc.link = nil

@@ -523,3 +523,27 @@ func TestSessionEndEndsPendingSubscribes(t *testing.T) {
 		h.wantState("a", backends.Stopped)
 	})
 }
+
+// A subscribe request that waits for a listen ends when its session unsubscribes, and the listen
+// does not get the URI.
+func TestListen_UnsubscribedBeforeAcknowledgement(t *testing.T) {
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+		func(t *testing.T, h *harness) {
+			b := h.startModernServer(t)
+			first := b.acceptListen(nil)
+			b.serveLists("t")
+			h.OpenSession("one", nil, false)
+			pending := h.subscribe("one", "a", "x:y", true)
+			h.subscribe("one", "a", "x:y", false).wantResult(t)
+			pending.wantResult(t)
+			time.Sleep(time.Minute)
+			b.WantNothing()
+			// later, while a listen with the URI is being opened
+			pending = h.subscribe("one", "a", "x:z", true)
+			b.WantNotification("notifications/cancelled")
+			b.SendResult(first, `{"resultType":"complete"}`)
+			b.takeListen([]string{"x:z"})
+			h.subscribe("one", "a", "x:z", false).wantResult(t)
+			pending.wantResult(t)
+		})
+}

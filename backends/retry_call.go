@@ -69,6 +69,7 @@ func (l *link) retryAfterRefresh(q *queuedCall, m *wire.Message, err error) bool
 		return false
 	}
 	q.isRetry = true
+	wait := cmp.Or(q.Timeout, refreshRetryTimeout) // before another goroutine may own the call
 	bc.mu.Lock()
 	if bc.link != l || bc.phase != connOpen || !q.enter(&bc.calls.callQueue) {
 		bc.mu.Unlock()
@@ -78,7 +79,6 @@ func (l *link) retryAfterRefresh(q *queuedCall, m *wire.Message, err error) bool
 	bc.calls.retries = append(bc.calls.retries, q)
 	l.needsRediscovery = l.needsRediscovery || suspect
 	bc.mu.Unlock()
-	wait := cmp.Or(q.Timeout, refreshRetryTimeout)
 	time.AfterFunc(wait, func() { l.expireRetry(q, wait) })
 	bc.b.lists.refreshTools()
 	return true

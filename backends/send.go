@@ -28,7 +28,7 @@ func sendError(err error) error {
 // send sends a call, or queues it while the backend starts. If the last start failed, the call
 // fails, until the next try is due, with the reason and the time of that try.
 func (bc *backendConn) send(q *queuedCall) {
-	q.Timeout = bc.b.cfg.CallTimeout
+	q.SetTimeout(bc.b.cfg.CallTimeout)
 	for !bc.sendOnce(q) {
 		// The connection ended: the call is queued for the next one.
 	}

@@ -56,6 +56,9 @@ func (bc *backendConn) unsubscribe(q *queuedCall) {
 	// a subscribe request may have been sent to the backend
 	known := len(removed) == 0 || bc.subs.byURI[uri][session]
 	last := bc.subs.remove(uri, session)
+	if last {
+		bc.subs.signalReopen() // a listen may have the URI, or may be about to
+	}
 	bc.mu.Unlock()
 	for _, other := range removed {
 		other.subscription.conn = nil // the subscribe was never sent, and is not recorded any more

@@ -133,6 +133,14 @@ func (c *Call) ResumeTimeout() {
 	d.peer.calls.expireAt(deadline)
 }
 
+// SetTimeout changes Timeout, for the next send. It may be called while other goroutines pause and
+// resume the timeout.
+func (c *Call) SetTimeout(timeout time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Timeout = timeout
+}
+
 // startTimeout sets and returns the deadline of a call that is sent now; zero = none.
 func (c *Call) startTimeout(now time.Time) time.Time {
 	c.mu.Lock()

@@ -198,7 +198,10 @@ func (t *callTable) expireAt(deadline time.Time) {
 }
 
 func (t *callTable) expireAtLocked(deadline time.Time) {
-	if !t.wakeAt.IsZero() && !deadline.Before(t.wakeAt) {
+	switch {
+	case t.disconnectErr.Load() != nil: // no call is in flight, or TrySend ends it
+		return
+	case !t.wakeAt.IsZero() && !deadline.Before(t.wakeAt):
 		return
 	}
 	t.wakeAt = deadline
