@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/internal/wire"
 )
 
 // A request on the stream of a call of package backends (logging/setLevel) does not end with the
@@ -19,23 +18,13 @@ func TestServerRequest_StreamOfOwnCall_OutlivesUnrelatedCall(t *testing.T) {
 		client, _ := h.connectClient()
 		client.Initialize("2025-11-25", allClientCaps)
 		gh := h.nextProcess("gh")
-		next := func(method string) wire.Message {
-			for {
-				switch m := gh.NextMessage(); m.Method() {
-				case method:
-					return m
-				case "initialize":
-					gh.SendResult(m.ID(), handshake)
-				case "tools/list":
-					gh.SendResult(m.ID(), mcptest.ToolsResult("ask"))
-				}
-			}
-		}
-		go func() {
-			client.Send(`{"jsonrpc":"2.0","id":9,"method":"logging/setLevel","params":{"level":"debug"}}`)
-			client.Send(toolsCall("1", "ask"))
-		}()
-		level, call := next("logging/setLevel"), next("tools/call")
+		gh.ServeHandshake(handshake)
+		gh.SendResult(gh.WantRequest("tools/list").ID(), mcptest.ToolsResult("ask"))
+		listTools(t, client)
+		client.Send(`{"jsonrpc":"2.0","id":9,"method":"logging/setLevel","params":{"level":"debug"}}`)
+		level := gh.WantRequest("logging/setLevel")
+		client.Send(toolsCall("1", "ask"))
+		call := gh.WantRequest("tools/call")
 		gh.SendOnStream(level.ID(),
 			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m"}}`)
 		input := client.WantRequest("elicitation/create")
