@@ -226,7 +226,9 @@ func TestDroppedMessages_ResponseIsIncomplete(t *testing.T) {
 					}
 					close(begun)
 				}
-				if body, err := io.ReadAll(res.Body); err == nil {
+				// the response may have been sent just before it would have been dropped
+				body, err := io.ReadAll(res.Body)
+				if err == nil && !strings.Contains(string(body), string(big)) {
 					t.Errorf("complete response with %d bytes", len(body))
 				}
 			})
