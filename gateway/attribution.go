@@ -89,6 +89,17 @@ func (sc *statelessClient) originCall(backend string,
 	return rc, false
 }
 
+// hasOtherCall reports whether a message without a stream that was attributed to rc may belong to
+// another call of the client.
+func (sc *statelessClient) hasOtherCall(rc *resumableCall) bool {
+	for _, other := range sc.resumableCalls() {
+		if other != rc && other.route.Backend == rc.route.Backend && other.attributionScore() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // attributionScore rates the probability that a message without a stream belongs to this call: 3
 // if a client's request waits for the response and no input request is open, 2 if a request waits
 // and input requests are open, 1 if the call is suspended, 0 if it has a response or has ended.

@@ -126,7 +126,10 @@ func (rc *resumableCall) cleanUp() {
 // backend has responded to the call or the call has ended, or at mrtr.MaxInputRequests.
 func (rc *resumableCall) addInputRequest(r *peer.Request, certain bool) {
 	if err := mrtr.CheckDeclared(rc.client.meta.Capabilities, r.Message); err != nil {
-		rc.rejectInputRequest(r, err)
+		decline(r, err)
+		if certain || !rc.client.hasOtherCall(rc) {
+			rc.endUndeclared(r.Message)
+		}
 		return
 	}
 	var in *mrtr.PendingInput
@@ -162,13 +165,12 @@ func (rc *resumableCall) withdraw(in *mrtr.PendingInput) {
 	}
 }
 
-// rejectInputRequest declines a request whose capability the client has not declared. If the
-// client could have declared the capability and a request of the client waits, rejectInputRequest
-// also cancels the call and responds with an error that lists the capability.
-func (rc *resumableCall) rejectInputRequest(r *peer.Request, err *wire.Error) {
-	decline(r, err)
+// endUndeclared ends a call during which the backend has requested what the client has not declared.
+// If the client could have declared the capability and a request of the client waits, endUndeclared
+// cancels the call and responds with an error that lists the capability.
+func (rc *resumableCall) endUndeclared(m wire.Message) {
 	var s mrtr.MissingCapabilities
-	s.Add(rc.client.meta.Capabilities, r.Message)
+	s.Add(rc.client.meta.Capabilities, m)
 	rc.mu.Lock()
 	c := rc.call
 	if rc.ended || c == nil || s.IsEmpty() {

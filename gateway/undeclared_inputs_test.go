@@ -161,3 +161,31 @@ func TestUndeclaredInput_StatelessClient(t *testing.T) {
 		})
 	}
 }
+
+// If it is not certain which of a stateless client's calls a request of the backend belongs to, a
+// capability that the client has not declared ends none of them.
+func TestUndeclaredInput_UncertainCallContinues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "tools/list", "", "{}"))
+		gh := h.nextProcess("gh")
+		gh.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"gh","version":"1"}}`)
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
+		client.NextMessage()
+		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, "{}"))
+		first := gh.WantRequest("tools/call")
+		client.Send(modernRequest("2", "tools/call", `"name":"ask",`, "{}"))
+		second := gh.WantRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+		if m := gh.NextMessage(); m.ID() != `"r"` || m.Part(wire.PartError) == nil {
+			t.Errorf("the backend got %s", m.Raw())
+		}
+		for _, call := range []wire.Message{first, second} {
+			gh.SendResult(call.ID(), `{"content":[]}`)
+			if m := client.NextMessage(); m.Part(wire.PartResult) == nil {
+				t.Errorf("the client got %s", m.Raw())
+			}
+		}
+	})
+}
