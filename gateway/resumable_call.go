@@ -165,9 +165,9 @@ func (rc *resumableCall) withdraw(in *mrtr.PendingInput) {
 	}
 }
 
-// endUndeclared ends a call during which the backend has requested what the client has not declared.
-// If the client could have declared the capability and a request of the client waits, endUndeclared
-// cancels the call and responds with an error that lists the capability.
+// endUndeclared ends a call during which the backend has requested what the client has not
+// declared. If the client could have declared the capability and a request of the client waits,
+// endUndeclared cancels the call and responds with an error that lists the capability.
 func (rc *resumableCall) endUndeclared(m wire.Message) {
 	var s mrtr.MissingCapabilities
 	s.Add(rc.client.meta.Capabilities, m)
