@@ -112,7 +112,8 @@ func isReplayable(req *http.Request) bool {
 	return false
 }
 
-// rewound returns a copy of req whose body begins anew; nil = the body cannot be read again.
+// rewound returns a copy of req with the body from its beginning; nil = the body cannot be read
+// again.
 func rewound(req *http.Request) *http.Request {
 	if req.Body == nil || req.Body == http.NoBody {
 		return req
