@@ -18,7 +18,7 @@ func TrimBOM(text []byte) []byte { return bytes.TrimPrefix(text, byteOrderMark) 
 // lease counts the allocated bytes; nil = not counted. The caller releases the lease.
 func ReadText(
 	r io.Reader, announced int64, trusted, limit int, lease *ReceiveLease,
-) ([]byte, error) {
+) (text []byte, err error) {
 	capacity := min(trusted, limit+1)
 	if announced >= 0 {
 		capacity = int(min(int64(capacity), announced+1)) // one more byte, to detect the end
@@ -26,24 +26,46 @@ func ReadText(
 	if err := lease.Resize(capacity); err != nil {
 		return nil, err
 	}
-	text := make([]byte, 0, capacity)
+	buf, size := make([]byte, 0, capacity), 0
+	full := make([][]byte, 0, 20) // on the stack for a text of 1 MiB
 	for {
-		n, err := r.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf, size = buf[:len(buf)+n], size+n
 		switch {
 		case err == io.EOF:
-			return text, nil
-		case err != nil || len(text) > limit:
-			return text, err
-		case len(text) == cap(text):
-			if capacity = 2 * len(text); int64(capacity) <= announced {
-				capacity = int(min(int64(2*capacity), announced)) + 1
+			return joinChunks(full, buf), nil
+		case err != nil || size > limit:
+			return joinChunks(full, buf), err
+		case len(buf) == cap(buf):
+			full = append(full, buf)
+			capacity = min(3*size, chunkSize, limit+1-size)
+			if rest := announced + 1 - int64(size); rest > 0 {
+				capacity = int(min(int64(capacity), rest))
 			}
-			capacity = min(capacity, limit+1)
-			if err := lease.Resize(capacity); err != nil {
-				return text, err
+			if err := lease.Resize(size + capacity); err != nil {
+				return joinChunks(full, nil), err
 			}
-			text = append(make([]byte, 0, capacity), text...)
+			if buf = nil; capacity == chunkSize {
+				buf = newChunk()
+			} else {
+				buf = make([]byte, 0, capacity)
+			}
 		}
 	}
+}
+
+// joinChunks returns the concatenation of all chunks and last. It does not copy last if there are
+// no other chunks. The chunks must not be used afterwards.
+func joinChunks(all [][]byte, last []byte) []byte {
+	if len(all) == 0 {
+		return last
+	}
+	all = append(all, last)
+	text := bytes.Join(all, nil) // unlike make, Join does not zero the memory
+	for _, chunk := range all {
+		if cap(chunk) == chunkSize {
+			chunkPool.Put((*[chunkSize]byte)(chunk[:chunkSize]))
+		}
+	}
+	return text
 }
