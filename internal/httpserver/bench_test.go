@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mcpgateway/internal/wire"
 )
 
 // startBenchServer starts an HTTP server for h on loopback, and returns the URL of its MCP
@@ -100,7 +102,8 @@ func (s discardWriter) SetWriteDeadline(time.Time) error { return nil }
 func BenchmarkEvents(b *testing.B) {
 	for _, n := range []int{32, 4 << 10, 64 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("%d bytes", n), func(b *testing.B) {
-			sw, batch := newStreamWriter(discardWriter{}), [][]byte{largeNotification(0, n).Raw()}
+			sw := newStreamWriter(discardWriter{})
+			batch := []wire.Text{largeNotification(0, n).Text()}
 			b.SetBytes(int64(n))
 			b.ReportAllocs()
 			for b.Loop() {
@@ -116,7 +119,7 @@ func BenchmarkEvents(b *testing.B) {
 func TestAllocations_OfEvents(t *testing.T) {
 	for _, n := range []int{1, 100} {
 		sw := newStreamWriter(discardWriter{})
-		batch := slices.Repeat([][]byte{largeNotification(0, 4<<10).Raw()}, n)
+		batch := slices.Repeat([]wire.Text{largeNotification(0, 4<<10).Text()}, n)
 		send := func() {
 			if err := sw.writeEvents(batch, "1-", 7); err != nil {
 				t.Fatal(err)

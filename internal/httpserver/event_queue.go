@@ -1,10 +1,12 @@
 package httpserver
 
+import "mcpgateway/internal/wire"
+
 // An eventQueue contains the messages of one HTTP response. Events are numbered from 1. Events that
 // were sent stay in the queue until the method drop removes them, because they might not have
 // arrived. The zero value is empty.
 type eventQueue struct {
-	events   [][]byte
+	events   []wire.Text
 	dropped  int // number of dropped events; events[0] has the number dropped+1
 	sent     int // number of events already sent
 	retained int // bytes of sent events
@@ -17,9 +19,9 @@ const (
 	streamOverhead = 512
 )
 
-func eventSize(text []byte) int { return len(text) + eventOverhead }
+func eventSize(text wire.Text) int { return text.Len() + eventOverhead }
 
-func (q *eventQueue) append(text []byte) {
+func (q *eventQueue) append(text wire.Text) {
 	q.events = append(q.events, text)
 	q.unsent += eventSize(text)
 }
@@ -56,7 +58,7 @@ func (q *eventQueue) drop(n int) {
 const maxEventBatch = 64 << 10
 
 // batch returns the next unsent events, in the memory of buffer, and the number of the first one.
-func (q *eventQueue) batch(buffer [][]byte) (batch [][]byte, first int) {
+func (q *eventQueue) batch(buffer []wire.Text) (batch []wire.Text, first int) {
 	clear(buffer)
 	batch, size := buffer[:0], 0
 	for _, text := range q.events[q.sent:] {

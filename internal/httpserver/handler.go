@@ -116,10 +116,10 @@ func (x *httpExchange) rejectOAuth() {
 	}
 	x.srv.rejections.note(x.r, newHTTPError(http.StatusNotFound, "%s", text))
 	x.w.Header().Set("Cache-Control", "no-store")
-	writeJSON(x.w, http.StatusNotFound, wire.Encode(struct {
+	writeJSON(x.w, http.StatusNotFound, wire.Text{wire.Encode(struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
-	}{"invalid_request", text}))
+	}{"invalid_request", text})})
 }
 
 // ServerHeader is the value of the header Server in responses of /healthz and /readyz. It shows a

@@ -57,22 +57,27 @@ func (herr *httpError) write(w http.ResponseWriter) {
 	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusServiceUnavailable:
 		w.Header().Set("Connection", "close") // the server does not wait for the rest of the body
 	}
-	writeJSON(w, herr.status, wire.NewErrorResponse(herr.id, herr.err).Raw())
+	writeJSON(w, herr.status, wire.NewErrorResponse(herr.id, herr.err).Text())
 }
 
 // jsonContentType is shared by all responses, which do not change it.
 var jsonContentType = []string{"application/json"}
 
-func writeJSON(w http.ResponseWriter, status int, text []byte) {
+func writeJSON(w http.ResponseWriter, status int, text wire.Text) {
 	h := w.Header()
 	h["Content-Type"] = jsonContentType
-	h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	h["Content-Length"] = []string{strconv.Itoa(text.Len())}
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(transferTimeout(int64(len(text)))))
+	_ = control.SetWriteDeadline(time.Now().Add(transferTimeout(int64(text.Len()))))
 	w.WriteHeader(status)
-	if _, err := w.Write(text); err == nil && control.Flush() == nil {
+	for _, piece := range text {
+		if _, err := w.Write(piece); err != nil {
+			return // the client has disconnected or does not read
+		}
+	}
+	if control.Flush() == nil {
 		_ = control.SetWriteDeadline(time.Time{})
-	} // otherwise the client has disconnected or does not read
+	}
 }
 
 func methodNotAllowed(allow string) *httpError {

@@ -179,7 +179,7 @@ func (s *httpSession) streamEvents(
 		head = primingEvent(prime)
 	}
 	complete := sw.sendEvents(ctx, head, s.streams.idPrefix(st),
-		func(previous [][]byte) (batch [][]byte, first int, more bool) {
+		func(previous []wire.Text) (batch []wire.Text, first int, more bool) {
 			s.mu.Lock()
 			defer s.enforceAndUnlock()
 			return s.streams.next(st, sw, previous)
@@ -209,22 +209,22 @@ const (
 // no priming event. text is the response for formJSON.
 func (s *httpSession) chooseFormat(
 	st *sseStream, events bool,
-) (text []byte, prime string, format responseFormat) {
+) (text wire.Text, prime string, format responseFormat) {
 	s.mu.Lock()
 	defer s.enforceAndUnlock()
 	switch {
 	case len(st.events) == 1 && st.done && st.hasResponse && !events:
 		return st.events[0], "", formJSON
 	case st.jsonOnly:
-		return nil, "", formAccepted
+		return wire.Text{}, "", formAccepted
 	}
 	if s.end != nil { // the stream gets no number and cannot be resumed
-		return nil, "", formSSE
+		return wire.Text{}, "", formSSE
 	}
 	s.streams.assignNumber(st)
 	if s.handshake.features().PrimingEvents && (!st.done || len(st.events) > 0) {
 		st.resumption = resumable
 		prime = eventID(st.number, 0)
 	}
-	return nil, prime, formSSE
+	return wire.Text{}, prime, formSSE
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"mcpgateway/internal/wire"
 )
 
 // keepAliveInterval is the maximum silence on an open stream. Proxies close silent connections
@@ -34,14 +36,14 @@ func primingEvent(id string) []byte {
 // returns false if the client disconnected before the end.
 func (sw *streamWriter) sendEvents(
 	ctx context.Context, head []byte, idPrefix string,
-	next func(previous [][]byte) (batch [][]byte, first int, more bool),
+	next func(previous []wire.Text) (batch []wire.Text, first int, more bool),
 ) bool {
 	timer := time.NewTimer(keepAliveInterval)
 	defer timer.Stop()
 	if sw.writeAndFlush(head) != nil { // flushes the HTTP header even if head is empty
 		return false
 	}
-	var batch [][]byte
+	var batch []wire.Text
 	var first int
 	for more := true; ; {
 		batch, first, more = next(batch)

@@ -123,7 +123,7 @@ func (e *statelessExchange) Write(m wire.Message, _ wire.ID) error {
 			e.request.Method() == protocol.MethodSubscriptionsListen:
 		return transport.ErrFull
 	}
-	e.appendLocked(m.Raw())
+	e.appendLocked(m.Text())
 	if m.Kind() == wire.Response {
 		e.state, e.status, e.cancel = exchangeAnswered, responseStatus(m), nil
 		e.limitStreamLocked()
@@ -132,7 +132,7 @@ func (e *statelessExchange) Write(m wire.Message, _ wire.ID) error {
 	return nil
 }
 
-func (e *statelessExchange) appendLocked(text []byte) {
+func (e *statelessExchange) appendLocked(text wire.Text) {
 	if e.queue.unsent == 0 {
 		e.lastProgress = time.Now()
 	}
@@ -179,7 +179,7 @@ func (e *statelessExchange) closeLocked() (cancel func()) {
 	}
 	cancel = e.cancel
 	e.state, e.cancel = exchangeClosed, nil
-	e.appendLocked(wire.NewErrorResponse(e.request.ID(), errUnanswered).Raw())
+	e.appendLocked(wire.NewErrorResponse(e.request.ID(), errUnanswered).Text())
 	e.limitStreamLocked()
 	e.writer.wake()
 	return cancel
@@ -219,7 +219,7 @@ func (e *statelessExchange) respond(ctx context.Context, accepted acceptedFormat
 		}
 	}
 	switch response, status := e.soleResponse(); {
-	case response != nil && (status != http.StatusOK || accepted != acceptSSE):
+	case response.Len() > 0 && (status != http.StatusOK || accepted != acceptSSE):
 		writeJSON(sw.w, status, response)
 		return true
 	case e.jsonOnly || e.currentState() == exchangeDropped:
@@ -239,19 +239,21 @@ func (e *statelessExchange) currentState() exchangeState {
 	return e.state
 }
 
-// soleResponse returns the response and its status; nil if there is no response yet or there are
+// soleResponse returns the response and its status; "" if there is no response yet or there are
 // other unwritten messages.
-func (e *statelessExchange) soleResponse() ([]byte, int) {
+func (e *statelessExchange) soleResponse() (wire.Text, int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.state == exchangeOpen || len(e.queue.events) != 1 { // no events: it was disconnected
-		return nil, 0
+		return wire.Text{}, 0
 	}
 	return e.queue.events[0], e.status
 }
 
 // next marks the previous batch as sent and returns the next batch; see [streamWriter.sendEvents].
-func (e *statelessExchange) next(previous [][]byte) (batch [][]byte, first int, more bool) {
+func (e *statelessExchange) next(
+	previous []wire.Text,
+) (batch []wire.Text, first int, more bool) {
 	e.mu.Lock()
 	defer e.accountAndUnlock()
 	e.queue.drop(min(len(previous), len(e.queue.events))) // there are none after disconnect

@@ -87,7 +87,7 @@ func (t *streamSet) write(st *sseStream, m wire.Message) {
 			t.markAnswered(st, id)
 		}
 	}
-	t.append(st, m.Raw())
+	t.append(st, m.Text())
 }
 
 // markAnswered removes a request from the unanswered requests of st. The stream is done when no
@@ -120,7 +120,7 @@ func (t *streamSet) cancel(id wire.ID) {
 		// The client neither reads the stream nor will resume it. Its server requests may belong to
 		// another call of the client, because not every backend identifies the call.
 		for _, text := range st.events[st.sent:] {
-			if m, err := wire.Parse(text); err == nil && m.Kind() == wire.Request {
+			if m, err := wire.Parse(text.Bytes()); err == nil && m.Kind() == wire.Request {
 				t.append(t.standalone, text)
 			}
 		}
@@ -140,7 +140,7 @@ func (t *streamSet) account(st *sseStream, sign int) {
 }
 
 // append appends a message to a stream and wakes its writer.
-func (t *streamSet) append(st *sseStream, text []byte) {
+func (t *streamSet) append(st *sseStream, text wire.Text) {
 	if st.resumption == abandoned {
 		return
 	}
@@ -205,8 +205,8 @@ func (t *streamSet) detach(st *sseStream, sw *streamWriter) {
 // previous one, with the number of its first event. more is false if no events will follow the
 // batch, or if sw no longer sends the stream.
 func (t *streamSet) next(
-	st *sseStream, sw *streamWriter, previous [][]byte,
-) (batch [][]byte, first int, more bool) {
+	st *sseStream, sw *streamWriter, previous []wire.Text,
+) (batch []wire.Text, first int, more bool) {
 	if st.writer != sw {
 		return nil, 0, false
 	}
@@ -248,7 +248,7 @@ func (t *streamSet) failUnanswered(st *sseStream) {
 		if st.isBatch {
 			response = wire.NewBatch(all)
 		}
-		t.append(st, response.Raw())
+		t.append(st, response.Text())
 		st.hasResponse = true
 	}
 	st.releaseLease()

@@ -155,7 +155,7 @@ func TestStreamSet_CancelMovesServerRequests(t *testing.T) {
 	}
 	set.detach(st, st.writer)
 	set.cancel("1")
-	if got := set.standalone.events; len(got) != 1 || string(got[0]) != serverRequest {
+	if got := set.standalone.events; len(got) != 1 || string(got[0].Bytes()) != serverRequest {
 		t.Errorf("standalone stream: %q", got)
 	}
 	if st.resumption != abandoned || len(st.events) != 0 || len(set.numbered) != 0 {
@@ -171,7 +171,7 @@ func TestStreamSet_CountsBytes(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		set := newStreamSet(false)
 		all := []*sseStream{set.standalone}
-		batches := make(map[*sseStream][][]byte)
+		batches := make(map[*sseStream][]wire.Text)
 		firsts := make(map[*sseStream]int) // number of the next event
 		for step := range 200 {
 			st := all[rnd.IntN(len(all))]

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"mcpgateway/internal/wire"
 )
 
 // A streamWriter is the HTTP exchange that sends a stream.
@@ -85,7 +87,7 @@ func (sw *streamWriter) waitForWake(ctx context.Context, timeout time.Duration) 
 
 // writeEvents writes messages as events, without ids if prefix is "". It fails if the client does
 // not read the events in time; see [transferTimeout].
-func (sw *streamWriter) writeEvents(batch [][]byte, prefix string, number int) error {
+func (sw *streamWriter) writeEvents(batch []wire.Text, prefix string, number int) error {
 	size := 0
 	for _, text := range batch {
 		size += eventSize(text)
@@ -100,7 +102,9 @@ func (sw *streamWriter) writeEvents(batch [][]byte, prefix string, number int) e
 			head = append(strconv.AppendInt(head, int64(number+i), 10), '\n')
 		}
 		head = append(head, "data: "...)
-		for _, part := range [][]byte{head, withoutLineBreaks(text), blankLine} {
+		for _, part := range [][]byte{
+			head, withoutLineBreaks(text[0]), withoutLineBreaks(text[1]), blankLine,
+		} {
 			if _, err := sw.w.Write(part); err != nil {
 				return err
 			}
@@ -112,7 +116,7 @@ func (sw *streamWriter) writeEvents(batch [][]byte, prefix string, number int) e
 var blankLine = []byte("\n\n")
 
 func (sw *streamWriter) writeAndFlush(text []byte) error {
-	sw.extendDeadline(eventSize(text))
+	sw.extendDeadline(len(text) + eventOverhead)
 	defer sw.extendDeadline(0)
 	if _, err := sw.w.Write(text); err != nil {
 		return err

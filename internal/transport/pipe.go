@@ -59,7 +59,7 @@ func (h *pipeQueue) read() (wire.Message, error) {
 	}
 	m := h.messages[0]
 	h.messages = h.messages[1:]
-	h.bytes -= len(m.Raw())
+	h.bytes -= m.Text().Len()
 	return m, nil
 }
 
@@ -73,7 +73,7 @@ func (h *pipeQueue) write(m wire.Message) error {
 		return ErrFull
 	}
 	h.messages = append(h.messages, m)
-	h.bytes += len(m.Raw())
+	h.bytes += m.Text().Len()
 	h.arrived.Signal()
 	return nil
 }

@@ -70,6 +70,7 @@ const maxCoalesced = 32 << 10
 // [ErrClosed] after Close, or with the error of a write that has failed.
 func (q *WriteQueue) Send(m wire.Message) error {
 	line := m.Line()
+	size := line.Len()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -78,14 +79,15 @@ func (q *WriteQueue) Send(m wire.Message) error {
 	case q.queue.size >= q.limit:
 		return ErrFull
 	}
-	if len(q.coalesced)+len(line) > maxCoalesced {
+	if len(q.coalesced)+size > maxCoalesced {
 		q.releaseLocked()
 	}
 	switch {
 	case q.try == nil || q.queue.size > 0: // then no lines are coalesced
-		q.push(line)
+		q.push(line[0])
+		q.push(line[1])
 		q.push(newline)
-	case len(line) > maxCoalesced:
+	case size > maxCoalesced:
 		q.sendLong(line)
 	default:
 		q.coalesce(line, m.Burst())
@@ -96,8 +98,8 @@ func (q *WriteQueue) Send(m wire.Message) error {
 var newline = []byte{'\n'}
 
 // coalesce keeps a line until the end of its burst; a line without a burst is written at once.
-func (q *WriteQueue) coalesce(line []byte, burst *wire.Burst) {
-	q.coalesced = append(append(q.coalesced, line...), '\n')
+func (q *WriteQueue) coalesce(line wire.Text, burst *wire.Burst) {
+	q.coalesced = append(append(append(q.coalesced, line[0]...), line[1]...), '\n')
 	if burst != nil && !q.coalescing {
 		q.coalescing = burst.OnEnd(q.release)
 	}
@@ -108,12 +110,12 @@ func (q *WriteQueue) coalesce(line []byte, burst *wire.Burst) {
 
 // sendLong writes a long line without copying the line, and queues the part that the stream does
 // not accept.
-func (q *WriteQueue) sendLong(line []byte) {
-	if n := q.write(line); n < len(line) {
-		q.push(line[n:])
-		q.push(newline)
-	} else if q.write(newline) == 0 {
-		q.push(newline)
+func (q *WriteQueue) sendLong(line wire.Text) {
+	for _, piece := range [][]byte{line[0], line[1], newline} {
+		if q.queue.size == 0 && len(piece) > 0 {
+			piece = piece[q.write(piece):]
+		}
+		q.push(piece)
 	}
 }
 
@@ -164,6 +166,9 @@ func (q *WriteQueue) write(b []byte) int {
 
 // push queues b for the goroutine.
 func (q *WriteQueue) push(b []byte) {
+	if len(b) == 0 {
+		return
+	}
 	if q.queue.size == 0 {
 		q.stall.start()
 	}

@@ -11,11 +11,16 @@ type Edit struct {
 	Text []byte
 }
 
+// minShared is the length, in bytes, from which [Message.Splice] shares an unchanged beginning or
+// end of a text instead of copying it.
+const minShared = 32 << 10
+
 // Splice returns the message with some parts replaced. All other bytes stay. Edits of absent parts
-// are ignored. If edits overlap, only the outer edit applies. Splice does not change m, and the new
-// message does not share memory with m. It panics if new params, a new _meta or a new result would
-// make the message invalid.
+// are ignored. If edits overlap, only the outer edit applies. Splice does not change m. The new
+// message shares memory with m if m is long; its text is then in two pieces. Splice panics if new
+// params, a new _meta or a new result would make the message invalid.
 func (m Message) Splice(edits ...Edit) (to Message) {
+	m.join()
 	// Both are on the stack for up to three edits.
 	pieces, ends := make([][]byte, 0, 7), make([]editEnd, 0, 3)
 	done, delta := int32(0), int32(0)
@@ -33,14 +38,25 @@ func (m Message) Splice(edits ...Edit) (to Message) {
 		}
 		done = at.hi
 	}
-	// Unlike make, Join does not zero the memory it allocates.
-	to.raw = bytes.Join(append(pieces, m.raw[done:]), nil)
+	pieces = append(pieces, m.raw[done:])
 	if deep {
-		return mustParse(to.raw)
+		return mustParse(bytes.Join(pieces, nil))
+	}
+	// Unlike make, Join does not zero the memory it allocates.
+	switch last := len(pieces) - 1; {
+	case len(pieces[last]) >= max(minShared, len(pieces[0])):
+		rest := pieces[last]
+		to.raw, to.rest = bytes.Join(pieces[:last], nil), &rest
+	case len(pieces[0]) >= minShared:
+		rest := bytes.Join(pieces[1:], nil)
+		to.raw, to.rest = pieces[0], &rest
+	default:
+		to.raw = bytes.Join(pieces, nil)
 	}
 	// The fields are set one by one, because copying a Message whose parts were just written stalls
 	// the processor.
-	to.kind, to.hasUnknownMembers, to.burst = m.kind, m.hasUnknownMembers, m.burst
+	to.kind, to.hasUnknownMembers, to.isVersion2 = m.kind, m.hasUnknownMembers, m.isVersion2
+	to.hasTask, to.hasStructured, to.burst = m.hasTask, m.hasStructured, m.burst
 	moveParts(&to.parts, &m.parts, ends)
 	return to
 }
@@ -89,6 +105,7 @@ func (m *Message) firstEdit(edits []Edit, done int32) *Edit {
 // changes of parts that Parse does not record. If a member of path occurs twice, the parent object
 // is missing, or the result is not a valid message, Set returns m and false.
 func (m Message) Set(text []byte, path ...string) (changed Message, ok bool) {
+	m.join()
 	value, at, times := lookupCounted(m.raw, path)
 	end := at + len(value)
 	if times == 0 {
@@ -121,12 +138,17 @@ func (m Message) EditResult(drop func(key string) bool, put ...Member) Message {
 	if at == (span{}) {
 		return m
 	}
+	m.join()
 	to := m
+	to.hasStructured = false
 	to.raw = append(make([]byte, 0, len(m.raw)+extraCap(put)), m.raw[:at.lo]...)
 	isError := span{}
 	to.raw = appendEdited(to.raw, m.part(PartResult), drop, put, func(key string, value span) {
-		if _, known := resultSpec.find([]byte(key)); known {
+		switch key {
+		case "isError":
 			isError = value
+		case "structuredContent":
+			to.hasStructured = true
 		}
 	})
 	moveParts(&to.parts, &m.parts, []editEnd{{at.hi, int32(len(to.raw)) - at.hi}})

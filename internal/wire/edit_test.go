@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,6 +25,10 @@ func same(t testing.TB, m Message) {
 	}
 	if got, want := describe(m), describe(again); got != want {
 		t.Errorf("the parts of %s\n got %s\nwant %s", m.Raw(), got, want)
+	}
+	if m.hasTask != again.hasTask || m.hasStructured != again.hasStructured ||
+		m.isVersion2 != again.isVersion2 || m.hasUnknownMembers != again.hasUnknownMembers {
+		t.Errorf("%q: wrong notes", m.Raw())
 	}
 	if m.multiline != again.multiline {
 		t.Errorf("%q: multiline is %v", m.Raw(), m.multiline)
@@ -142,6 +147,45 @@ func TestSplice(t *testing.T) {
 			}
 			same(t, got)
 		})
+	}
+}
+
+// The text of a long message with a new id shares the unchanged beginning or end of the old text.
+func TestSplice_SharesALongText(t *testing.T) {
+	long := `{"text":"` + strings.Repeat("x", 2*minShared) + `"}`
+	for text, shared := range map[string]int{
+		`{"jsonrpc":"2.0","id":1,"result":` + long + `}`:                                       1,
+		`{"jsonrpc":"2.0","result":` + long + `,"id":1}`:                                       0,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"n","arguments":` + long + `}}`: 1,
+		`{"method":"m","params":{"arguments":` + long + `,"name":"n"},"id":1,"jsonrpc":"2.0"}`: 0,
+	} {
+		m := parseOrFail(t, text)
+		got := m.Splice(Edit{PartID, []byte(`"abc"`)}, Edit{PartName, []byte(`"name"`)})
+		want := strings.NewReplacer(`"id":1`, `"id":"abc"`, `"n"`, `"name"`).Replace(text)
+		if string(got.Raw()) != want || string(m.Raw()) != text {
+			t.Errorf("%.50s: got %.50s", text, got.Raw())
+		}
+		same(t, got)
+		pieces := got.Text()
+		own := pieces[1-shared]
+		if len(own) > 100 || !bytes.Contains(m.Raw(), pieces[shared]) ||
+			testing.AllocsPerRun(10, func() { got.Text() }) != 0 {
+			t.Errorf("%.50s: %d bytes were copied", text, len(own))
+		}
+		if back := got.Splice(Edit{PartID, []byte(`1`)},
+			Edit{PartName, []byte(`"n"`)}); string(back.Raw()) != text {
+			t.Errorf("%.50s: the way back leads to %.50s", text, back.Raw())
+		}
+		for what, m := range map[string]Message{"OneLine": got.OneLine(), "a batch": parseOrFail(t,
+			string(parseOrFail(t, string(NewBatch([]Message{got}).Raw())).Elements()[0]))} {
+			if string(m.Raw()) != want {
+				t.Errorf("%.50s: %s is %.50s", text, what, m.Raw())
+			}
+		}
+		drop := func(key string) bool { return key == "other" }
+		if edited := got.EditResult(drop); string(edited.Raw()) != want {
+			t.Errorf("%.50s: EditResult returns %.50s", text, edited.Raw())
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -227,6 +228,17 @@ func FuzzSplice(f *testing.F) {
 		if describe(m) != before || got.Kind() != m.Kind() {
 			t.Fatalf("Splice changed its receiver")
 		}
+		for _, long := range [][2]string{{longSpace, ""}, {"", longSpace}} { // in two pieces
+			padded, err := Parse(slices.Concat([]byte(long[0]), m.Raw(), []byte(long[1])))
+			if err != nil {
+				t.Fatalf("%s with white space: %v", text, err)
+			}
+			spliced := padded.Splice(edits...)
+			same(t, spliced)
+			if string(spliced.Raw()) != long[0]+string(got.Raw())+long[1] {
+				t.Fatalf("%s with white space became %s", text, spliced.Raw())
+			}
+		}
 		// The reverse edits restore the original text.
 		for i := range edits {
 			edits[i].Text = m.Part(edits[i].Part)
@@ -236,6 +248,8 @@ func FuzzSplice(f *testing.F) {
 		}
 	})
 }
+
+var longSpace = strings.Repeat(" ", minShared)
 
 func scalar(id []byte) bool {
 	id = bytes.TrimSpace(id)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 )
 
@@ -43,12 +44,16 @@ const (
 	PartResult
 	PartError
 
-	partVersion // "jsonrpc"
 	partIsError // result.isError
 	numParts
 
-	partParamsToken // params.progressToken; recorded only by the scanner
-	noPart          // not recorded
+	// Recorded only by the scanner:
+	partVersion     // "jsonrpc"
+	partParamsToken // params.progressToken
+	partTask        // params.task
+	partStructured  // result.structuredContent
+
+	noPart // not recorded
 )
 
 // A span is a range of bytes in a message. The zero span means that a part is absent.
@@ -60,25 +65,74 @@ type span struct{ lo, hi int32 }
 // Its size is a multiple of 16 bytes. The processor copies 16 bytes at a time; for a rest of 8
 // bytes, the last two copies would overlap, and each copy of the copy would stall.
 type Message struct {
-	raw               []byte
-	parts             [numParts]span
+	raw               []byte         // text, or the first of its two pieces
+	rest              *[]byte        // second piece of the text; nil = none
+	parts             [numParts]span // offsets in the whole text
 	kind              MessageKind
 	multiline         bool // there is a line break between tokens
 	hasUnknownMembers bool // the message object has members that JSON-RPC does not define
+	isVersion2        bool // "jsonrpc" is "2.0"
+	hasTask           bool // params has a member "task"
+	hasStructured     bool // result has a member "structuredContent"
 	burst             *Burst
 }
 
-// Raw returns the text of the message. It must not be changed.
-func (m Message) Raw() []byte { return m.raw[:len(m.raw):len(m.raw)] }
+// A Text is the text of a message, in two pieces. The second piece is empty unless
+// [Message.Splice] has replaced a part of a long message. The bytes must not be changed.
+type Text [2][]byte
+
+// Len returns the number of bytes.
+func (t Text) Len() int { return len(t[0]) + len(t[1]) }
+
+// Bytes returns the text in one piece. It copies a text in two pieces.
+func (t Text) Bytes() []byte {
+	if len(t[1]) == 0 {
+		return t[0]
+	}
+	return bytes.Join(t[:], nil)
+}
+
+// Text returns the text of the message, without a copy.
+func (m Message) Text() Text {
+	t := Text{m.raw[:len(m.raw):len(m.raw)]}
+	if m.rest != nil {
+		t[1] = *m.rest
+	}
+	return t
+}
+
+// Raw returns the text of the message in one piece. It must not be changed. Raw copies a text in
+// two pieces; see [Message.Text].
+func (m Message) Raw() []byte { return m.Text().Bytes() }
+
+// join joins the two pieces of the text.
+func (m *Message) join() {
+	if m.rest != nil {
+		m.raw, m.rest = m.Raw(), nil
+	}
+}
 
 // Kind returns the kind of the message.
 func (m Message) Kind() MessageKind { return m.kind }
 
 // Part returns the JSON text of a part, nil if the part is absent. Strings include their quotation
-// marks.
-func (m Message) Part(p Part) []byte { return m.part(p) }
+// marks. Part copies a part that extends over both pieces of the text.
+func (m Message) Part(p Part) []byte { return m.anyPart(p) }
 
-// part is like Part, but does not copy m.
+// anyPart is like Part, but does not copy m.
+func (m *Message) anyPart(p Part) []byte {
+	s, n := m.parts[p], int32(len(m.raw))
+	switch {
+	case s.hi <= n:
+		return m.part(p)
+	case s.lo < n:
+		return slices.Concat(m.raw[s.lo:], (*m.rest)[:s.hi-n])
+	default:
+		return (*m.rest)[s.lo-n : s.hi-n : s.hi-n]
+	}
+}
+
+// part is like anyPart, for a part that is completely in the first piece of the text.
 func (m *Message) part(p Part) []byte {
 	if s := m.parts[p]; s.hi > s.lo {
 		return m.raw[s.lo:s.hi:s.hi]
@@ -100,6 +154,12 @@ func (m Message) Name() string { return Unquote(m.Part(PartName)) }
 
 // IsToolError reports whether the message is a result with "isError": true.
 func (m Message) IsToolError() bool { return string(m.Part(partIsError)) == "true" }
+
+// HasTask reports whether the params have a member "task".
+func (m Message) HasTask() bool { return m.hasTask }
+
+// HasStructuredContent reports whether the result has a member "structuredContent".
+func (m Message) HasStructuredContent() bool { return m.hasStructured }
 
 // methods contains the most frequent methods, so that [Message.Method] does not allocate for them.
 var methods = func() map[string]string {
@@ -131,7 +191,8 @@ func (m Message) OneLine() Message {
 	if !m.multiline {
 		return m
 	}
-	m.raw, m.multiline = bytes.Clone(m.raw), false
+	text := m.Text()
+	m.raw, m.rest, m.multiline = bytes.Join(text[:], nil), nil, false
 	for i, c := range m.raw {
 		if c == '\n' || c == '\r' {
 			m.raw[i] = ' '
@@ -141,12 +202,12 @@ func (m Message) OneLine() Message {
 	return m
 }
 
-// Line returns the text of [Message.OneLine]. It must not be changed.
-func (m Message) Line() []byte {
+// Line returns the text of [Message.OneLine].
+func (m Message) Line() Text {
 	if m.multiline {
 		m = m.OneLine()
 	}
-	return m.raw[:len(m.raw):len(m.raw)]
+	return m.Text()
 }
 
 // WantsResponse reports whether a message that [Parse] rejected as invalid has the version, a
@@ -154,14 +215,13 @@ func (m Message) Line() []byte {
 // response.
 func (m Message) WantsResponse() bool {
 	method := m.Part(PartMethod)
-	return m.kind == Invalid && Unquote(m.Part(partVersion)) == "2.0" && len(method) > 0 &&
-		method[0] == '"' &&
+	return m.kind == Invalid && m.isVersion2 && len(method) > 0 && method[0] == '"' &&
 		m.Part(PartID) != nil && !IsNull(m.Part(PartID))
 }
 
 // Elements returns the texts of a batch's elements.
 func (m Message) Elements() [][]byte {
-	return Elements(m.raw)
+	return Elements(m.Raw())
 }
 
 // Elements returns the texts of the elements of a JSON array, nil if array is not one.

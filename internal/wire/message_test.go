@@ -23,7 +23,8 @@ func TestLineIsTheTextOfOneLine(t *testing.T) {
 	for _, text := range []string{`{"jsonrpc":"2.0","method":"m"}`,
 		"{\"jsonrpc\":\"2.0\",\r\n\"method\":\"m\"}\n"} {
 		m := parseOrFail(t, text)
-		if line := m.Line(); string(line) != string(m.OneLine().Raw()) || cap(line) != len(line) {
+		line := m.Line().Bytes()
+		if string(line) != string(m.OneLine().Raw()) || cap(line) != len(line) {
 			t.Errorf("%q, want %q", line, m.OneLine().Raw())
 		}
 	}

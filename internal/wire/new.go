@@ -46,7 +46,7 @@ func encodeResponse(id ID, member string, value []byte) []byte {
 func NewBatch(all []Message) Message {
 	size := 2
 	for _, m := range all {
-		size += len(m.raw) + 1
+		size += m.Text().Len() + 1
 	}
 	// The batch is not parsed, because its messages are nested one level deeper, which may exceed
 	// maxDepth.
@@ -55,7 +55,8 @@ func NewBatch(all []Message) Message {
 		if i > 0 {
 			batch.raw = append(batch.raw, ',')
 		}
-		batch.raw = append(batch.raw, m.raw...)
+		text := m.Text()
+		batch.raw = append(append(batch.raw, text[0]...), text[1]...)
 		batch.multiline = batch.multiline || m.multiline
 	}
 	batch.raw = append(batch.raw, ']')

@@ -96,6 +96,9 @@ func checkEditResult(t testing.TB, m Message, drop func(string) bool, put ...Mem
 	if string(got.Raw()) != string(want.Raw()) || want.multiline && !got.multiline {
 		t.Fatalf("%s\nbecomes %s\nand by Splice %s", m.Raw(), got.Raw(), want.Raw())
 	}
+	if got.HasStructuredContent() != want.HasStructuredContent() {
+		t.Fatalf("%s\nhas structured content: %t", got.Raw(), got.HasStructuredContent())
+	}
 	for p := range numParts { // white space around a value may have been added with the value
 		if strings.TrimSpace(string(got.Part(p))) != strings.TrimSpace(string(want.Part(p))) {
 			t.Fatalf("%s\npart %d is %s, not %s", got.Raw(), p, got.Part(p), want.Part(p))

@@ -57,6 +57,8 @@ func Parse(text []byte) (m Message, err error) {
 			cause: ErrUTF8}
 	}
 	m.multiline = s.multiline
+	version := text[s.version.lo:s.version.hi]
+	m.isVersion2 = string(version) == `"2.0"` || Unquote(version) == "2.0"
 	problem := s.problem
 	if s.foundTooDeep {
 		problem = problemTooDeep
@@ -133,7 +135,7 @@ var (
 		{name: "uri", part: noPart},
 		{name: "ref", part: noPart, object: refSpec},
 		{name: "taskId", part: noPart},
-		{name: "task", part: noPart},
+		{name: "task", part: partTask},
 		{name: "level", part: noPart},
 		{name: "elicitationId", part: noPart},
 	}}
@@ -151,6 +153,7 @@ var (
 	}}
 	resultSpec = &objectSpec{lenient: true, members: []memberSpec{
 		{name: "isError", part: partIsError},
+		{name: "structuredContent", part: partStructured},
 	}}
 )
 
@@ -204,11 +207,18 @@ func (s *scanner) members(i int, m *Message, o *objectSpec) (end int) {
 		} else {
 			i = s.value(i)
 		}
+		at := span{int32(lo), int32(i)}
 		switch {
 		case found.part < numParts:
-			m.parts[found.part] = span{int32(lo), int32(i)}
+			m.parts[found.part] = at
+		case found.part == partVersion:
+			s.version = at
 		case found.part == partParamsToken:
-			s.paramsToken = span{int32(lo), int32(i)}
+			s.paramsToken = at
+		case found.part == partTask:
+			m.hasTask = true
+		case found.part == partStructured:
+			m.hasStructured = true
 		}
 	}
 	return i
@@ -223,7 +233,7 @@ const problemBothParts = "a response has a result or an error, not both"
 func (m *Message) classify(paramsToken span) (problem string) {
 	id, method := m.part(PartID), m.part(PartMethod)
 	result, failure := m.part(PartResult), m.part(PartError)
-	if v := m.part(partVersion); string(v) != `"2.0"` && Unquote(v) != "2.0" {
+	if !m.isVersion2 {
 		return `"jsonrpc" must be "2.0"`
 	}
 	switch {

@@ -31,7 +31,7 @@ func (m Message) Repair() (repaired Message, repair string) {
 	if m.kind != Response {
 		return m, ""
 	}
-	failure, result := m.part(PartError), m.part(PartResult)
+	failure, result := m.anyPart(PartError), m.anyPart(PartResult)
 	switch {
 	case failure != nil && !isError(failure):
 		repaired, repair = m.toInternalError(errorText(failure), failure),
@@ -39,8 +39,8 @@ func (m Message) Repair() (repaired Message, repair string) {
 	case failure == nil && result[0] != '{':
 		repaired, repair = m.toInternalError("the result is not an object: "+Excerpt(result),
 			result), "a result that is not an object"
-	case m.hasUnknownMembers || m.part(PartParams) != nil:
-		repaired, repair = mustParse(withoutUnknownMembers(m.raw)),
+	case m.hasUnknownMembers || m.anyPart(PartParams) != nil:
+		repaired, repair = mustParse(withoutUnknownMembers(m.Raw())),
 			"members that are not part of a response"
 	default:
 		return m, ""
@@ -54,9 +54,9 @@ func (m Message) Repair() (repaired Message, repair string) {
 // returns the zero Message if m is valid, has no id or no error, has a method or a result, or nests
 // too deep.
 func (m Message) Salvage() Message {
-	failure, id := m.part(PartError), m.part(PartID)
-	if m.kind != Invalid || id == nil || IsNull(failure) || m.part(PartMethod) != nil ||
-		!IsNull(m.part(PartResult)) {
+	failure, id := m.anyPart(PartError), m.anyPart(PartID)
+	if m.kind != Invalid || id == nil || IsNull(failure) || m.anyPart(PartMethod) != nil ||
+		!IsNull(m.anyPart(PartResult)) {
 		return Message{}
 	}
 	if !isError(failure) {

@@ -28,6 +28,7 @@ type scanner struct {
 	allowDeep    bool // values beyond maxDepth set foundTooDeep and are skipped; false = err
 	foundTooDeep bool // a value beyond maxDepth was skipped
 	problem      string
+	version      span   // "jsonrpc"
 	paramsToken  span   // params.progressToken
 	buf          []byte // the last unescaped key
 	err          error

@@ -214,7 +214,7 @@ func (c *httpConn) postLocked(p *outgoingPost) {
 	if p.id != "" {
 		c.open[p.id] = p
 	}
-	c.pendingBytes += len(p.m.Raw())
+	c.pendingBytes += p.m.Text().Len()
 	c.goroutines.post(p)
 }
 
@@ -222,7 +222,7 @@ func (c *httpConn) postLocked(p *outgoingPost) {
 func (c *httpConn) release(p *outgoingPost) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pendingBytes -= len(p.m.Raw())
+	c.pendingBytes -= p.m.Text().Len()
 }
 
 // end ends the connection: writing fails from now on, and all requests being sent are aborted. It

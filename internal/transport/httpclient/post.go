@@ -62,7 +62,7 @@ func (p *outgoingPost) run() {
 		log:        p.c.log,
 		onWritten:  p.turn.markWritten,
 	}
-	resp, err := p.target.send(ctx, http.MethodPost, header, p.m.Raw(), retry)
+	resp, err := p.target.send(ctx, http.MethodPost, header, p.m.Text(), retry)
 	switch {
 	case err == nil:
 	case retry.notSent(err):

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -16,6 +17,7 @@ import (
 	retryable "github.com/hashicorp/go-retryablehttp"
 
 	"mcpgateway/internal/transport/http1"
+	"mcpgateway/internal/wire"
 )
 
 // An httpTarget is the URL of an HTTP server, with the headers and secrets of its requests.
@@ -157,7 +159,7 @@ func origin(u *url.URL) string {
 // send sends one HTTP request, with the retries of retry. The caller closes the body of the
 // response. Errors do not contain the URL.
 func (t *httpTarget) send(
-	ctx context.Context, method string, header http.Header, body []byte, retry *retryPolicy,
+	ctx context.Context, method string, header http.Header, body wire.Text, retry *retryPolicy,
 ) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{
 		GetConn: func(string) {
@@ -179,8 +181,8 @@ func (t *httpTarget) send(
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	req, err := retryable.FromRequest(plain.WithContext(httptrace.WithClientTrace(ctx, trace)))
-	if err == nil && body != nil {
-		err = req.SetBody(body)
+	if err == nil && body.Len() > 0 {
+		err = req.SetBody(func() (io.Reader, error) { return &textReader{body}, nil })
 	}
 	if err != nil {
 		return nil, t.redactError(err)
