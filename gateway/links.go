@@ -59,8 +59,13 @@ func (l *links) route(uri string) (catalog.Route, bool) {
 // recordLinks records the links in a response to the client, if the backend has resources.
 func (c *clientCall) recordLinks(m wire.Message) {
 	result := m.Part(wire.PartResult)
-	if !bytes.Contains(result, []byte(`"uri"`)) ||
-		!c.g.Backends.View().HasCapability(c.Route.Backend, "resources") {
+	hasResources := func() bool {
+		return c.g.Backends.View().HasCapability(c.Route.Backend, "resources")
+	}
+	switch long := len(result) > 4<<10; { // the search of a long result takes longer
+	case long && !hasResources(),
+		!bytes.Contains(result, []byte(`"uri"`)),
+		!long && !hasResources():
 		return
 	}
 	add := func(uri string) { c.kind.links().add(uri, c.Route.Backend) }

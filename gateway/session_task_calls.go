@@ -33,6 +33,9 @@ func (c *sessionCall) unreserveTask() {
 
 // asksForTask reports whether a request asks for a task as the response.
 func asksForTask(m wire.Message) bool {
+	if !m.HasTask() { // without a second scan of long params
+		return false
+	}
 	value, _ := wire.Lookup(m.Part(wire.PartParams), "task")
 	return !wire.IsNull(value)
 }

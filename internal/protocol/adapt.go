@@ -24,7 +24,7 @@ func AdaptResponse(m wire.Message, method string, to Features) wire.Message {
 	adapted := result
 	switch method {
 	case MethodToolsCall, MethodTasksResult:
-		if !to.NonObjectStructured && containsQuoted(result, `"structuredContent"`) {
+		if !to.NonObjectStructured && m.HasStructuredContent() {
 			adapted = adaptStructured(adapted, to)
 		}
 		if hasUnknownContent(result, to) {
