@@ -94,12 +94,14 @@ func skipPlain(text []byte, i int) (end int, ascii bool) {
 }
 
 // skipPlainFast is a variant of skipPlain for long strings that is twice as fast. It also stops at
-// bytes that are not ASCII, and up to 15 bytes before the first byte that must not be skipped.
+// bytes that are not ASCII, and up to 31 bytes before the first byte that must not be skipped.
 func skipPlainFast(text []byte, i int) (end int) {
-	for ; i+16 <= len(text); i += 16 {
-		t := text[i : i+16]
+	for ; i+32 <= len(text); i += 32 {
+		t := text[i : i+32]
 		v, w := binary.LittleEndian.Uint64(t), binary.LittleEndian.Uint64(t[8:])
-		if (firstStopBits(v)|v|firstStopBits(w)|w)&highBits != 0 {
+		x, y := binary.LittleEndian.Uint64(t[16:]), binary.LittleEndian.Uint64(t[24:])
+		if (firstStopBits(v)|firstStopBits(w)|firstStopBits(x)|firstStopBits(y)|
+			v|w|x|y)&highBits != 0 {
 			break
 		}
 	}
