@@ -117,8 +117,8 @@ func (b *requestHead) write(req *http.Request) {
 	b.WriteString("\r\n")
 }
 
-// A requestWriter writes one request. A body with a WriteTo, such as that of a bytes.Reader, is
-// written in one system call with the head.
+// A requestWriter writes one request. If the body has a WriteTo, such as that of a bytes.Reader,
+// its first long part is written in one system call with the head and the short parts before.
 type requestWriter struct {
 	c       *pooledConn
 	req     *http.Request
@@ -162,12 +162,19 @@ func (w *requestWriter) run() error {
 }
 
 // Write takes b, the next part of the body, and writes it after all that is pending. It returns
-// len(b) even if not all of b was written: the rest is pending.
+// len(b) even if not all of b was written: the rest is pending. A short first part is pending until
+// the next part is written.
 func (w *requestWriter) Write(b []byte) (int, error) {
 	if int64(len(b)) > w.rest {
 		return 0, errWrongLength
 	}
 	w.rest -= int64(len(b))
+	isHead := len(w.pending) == 1 && w.c.written == 0 // only the head is pending
+	if isHead && w.rest > 0 && w.c.head.Len()+len(b) <= w.c.t.o.BufferSize {
+		w.c.head.Write(b)
+		w.pending[0] = w.c.head.Bytes()
+		return len(b), nil
+	}
 	w.pending = append(w.pending, b)
 	return len(b), w.flush()
 }

@@ -398,3 +398,38 @@ func (s *pipeServer) counts() (open, dialled int) {
 	defer s.mu.Unlock()
 	return len(s.open), s.dialled
 }
+
+// A body whose WriteTo passes it in several parts arrives complete, and so does the next request.
+func TestRequestBodyInParts(t *testing.T) {
+	_, tr := newServer(t, echo)
+	for _, sizes := range [][]int{{10, 300_000}, {300_000, 10}, {10, 20, 300_000, 30, 1},
+		{20_000, 1, 20_000}, {0, 70_000}, {1, 1, 1 << 20}, {10, 10}} {
+		body := &bodyInParts{}
+		for i, size := range sizes {
+			body.parts = append(body.parts, strings.Repeat(string(rune('a'+i)), size))
+		}
+		want := strings.Join(body.parts, "")
+		req := request(t.Context(), "POST", want)
+		req.Body = body
+		_, got := roundTrip(t, tr, req)
+		if _, got, _ = strings.Cut(got, "\n"); got != want {
+			t.Errorf("%v: the server got %d bytes", sizes, len(got))
+		}
+	}
+}
+
+type bodyInParts struct {
+	io.ReadCloser
+	parts []string
+}
+
+func (b *bodyInParts) Close() error { return nil }
+
+func (b *bodyInParts) WriteTo(w io.Writer) (n int64, err error) {
+	for len(b.parts) > 0 && err == nil {
+		var written int
+		written, err = io.WriteString(w, b.parts[0])
+		b.parts, n = b.parts[1:], n+int64(written)
+	}
+	return n, err
+}
