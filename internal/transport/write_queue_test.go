@@ -28,16 +28,24 @@ func TestWriteQueueKeepsOrder(t *testing.T) {
 	o := newWriteQueue(w, tryWriter(w), 1<<30)
 	const n = 300
 	sizes := []int{0, 10, 5000, maxCoalesced - 10, maxCoalesced + 10, 200 << 10}
+	message := func(i int) wire.Message {
+		m := numbered(i, sizes[i%len(sizes)])
+		if i/len(sizes)%2 == 0 {
+			return m
+		}
+		// The text of a long message is in two pieces.
+		m = wire.NewRequest("1", "n", m.Part(wire.PartParams))
+		return m.Splice(wire.Edit{Part: wire.PartID, Text: []byte(`"abc"`)})
+	}
 	for i := range n { // without a reader the pipe is soon full
-		if err := o.Send(numbered(i, sizes[i%len(sizes)])); err != nil {
+		if err := o.Send(message(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	in := bufio.NewReaderSize(r, 1<<20)
 	for i := range n {
 		line, err := in.ReadString('\n')
-		if want := string(numbered(i, sizes[i%len(sizes)]).Raw()) + "\n"; err != nil ||
-			line != want {
+		if want := string(message(i).Raw()) + "\n"; err != nil || line != want {
 			t.Fatalf("line %d: %v, %.60s", i, err, line)
 		}
 	}
