@@ -17,6 +17,9 @@ import (
 
 const (
 	maxGarbage = 64 << 20 // bytes, under load, but at most 4 times the live heap
+	// With GOGC=100 the runtime lets the heap grow to this size in bytes, even if the live heap is
+	// smaller than a half of it. The size is proportional to GOGC.
+	minHeap    = 4 << 20
 	interval   = 2 * time.Second
 	idleAllocs = 1 << 20 // bytes allocated per interval; below this number the gateway is idle
 )
@@ -39,7 +42,10 @@ func (t *tuner) next(live, allocated uint64) (percent int, release bool) {
 		return 100, release
 	}
 	t.released = false
-	return int(min(max(maxGarbage*100/max(live, 1), 100), 400)), false
+	live = max(live, 1)
+	heap := live + min(maxGarbage, 4*live) // size at which the next collection begins
+	percent = int(min((heap-live)*100/live, heap*100/minHeap))
+	return max(percent, 100), false
 }
 
 // Run tunes the collector until ctx is done. It does nothing if GOGC or GOMEMLIMIT is set in the
