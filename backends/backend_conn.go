@@ -242,7 +242,8 @@ func (bc *backendConn) capabilitiesToDeclare() []byte {
 	if session == "" && bc.b.set.SingleClient {
 		session = bc.b.set.sessions.sole()
 	}
-	return bc.b.set.sessions.capabilities(session)
+	declared, _ := bc.b.set.sessions.capabilities(session)
+	return declared
 }
 
 // capabilitiesDiffer reports whether the backend is legacy and the capabilities declared to it

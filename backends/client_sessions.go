@@ -106,13 +106,15 @@ func (cs *clientSessions) requestMeta(id string) (capabilities []byte, level str
 	return emptyObject, ""
 }
 
-func (cs *clientSessions) capabilities(id string) []byte {
+// capabilities returns the capabilities of a session's client, and whether the session is open. For
+// an unknown session these are {} and false.
+func (cs *clientSessions) capabilities(id string) (capabilities []byte, open bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if one := cs.byID[id]; one != nil {
-		return one.capabilities
+		return one.capabilities, true
 	}
-	return emptyObject
+	return emptyObject, false
 }
 
 // Notify forwards a client's notification to a backend; "" = to all backends. It uses only

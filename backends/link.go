@@ -123,8 +123,8 @@ func (l *link) noteReachability(err error) {
 // capabilitiesDiffer reports whether the declared capabilities differ from those of a session, if
 // the session is open.
 func (l *link) capabilitiesDiffer(session string) bool {
-	sessions := &l.conn.b.set.sessions
-	return sessions.isOpen(session) && !sameJSON(l.declared, sessions.capabilities(session))
+	wanted, open := l.conn.b.set.sessions.capabilities(session)
+	return open && !sameJSON(l.declared, wanted)
 }
 
 func sameJSON(a, b []byte) bool {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpgateway/catalog"
@@ -60,11 +61,12 @@ func admit(s sessionState, method string) admission {
 // arrive before notifications/initialized. The zero value is uninitialized. Its methods may be
 // called concurrently.
 type lifecycle struct {
-	mu         sync.Mutex
-	state      sessionState
-	negotiated negotiated
-	queued     queuedRequests
-	timer      *time.Timer // of initializedTimeout
+	negotiated atomic.Pointer[negotiated] // nil before the handshake
+
+	mu     sync.Mutex
+	state  sessionState
+	queued queuedRequests
+	timer  *time.Timer // of initializedTimeout
 }
 
 // queuedRequests are requests that wait for notifications/initialized.
@@ -83,11 +85,12 @@ func (l *lifecycle) current() sessionState {
 	return l.state
 }
 
-// handshake returns the result of the handshake.
-func (l *lifecycle) handshake() negotiated {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.negotiated
+// handshake returns the result of the handshake. It must not be changed.
+func (l *lifecycle) handshake() *negotiated {
+	if n := l.negotiated.Load(); n != nil {
+		return n
+	}
+	return &negotiated{}
 }
 
 // admit returns the decision about a client's request. If the decision is queue, the request is
@@ -124,18 +127,15 @@ func (l *lifecycle) startTimerLocked(expired func()) {
 
 // negotiate stores the client's part of the handshake. A running backend may send the client a
 // request from now on.
-func (l *lifecycle) negotiate(n negotiated) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.negotiated = n
-}
+func (l *lifecycle) negotiate(n *negotiated) { l.negotiated.Store(n) }
 
 // answered notes that initialize was answered with these server capabilities.
 func (l *lifecycle) answered(serverCaps []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.negotiated.serverCaps = serverCaps
-	l.negotiated.offersTasks = catalog.Declares(serverCaps, "tasks")
+	n := *l.handshake()
+	n.serverCaps, n.offersTasks = serverCaps, catalog.Declares(serverCaps, "tasks")
+	l.negotiated.Store(&n)
 	if l.state == uninitialized { // it may already be closing
 		l.state = awaitingInitialized
 	}
@@ -178,7 +178,8 @@ func (l *lifecycle) takeLocked() queuedRequests {
 	return q
 }
 
-// negotiated is the result of the handshake. The zero value allows no requests to the client.
+// negotiated is the result of the handshake. It is not changed, only replaced. The zero value allows
+// no requests to the client.
 type negotiated struct {
 	Revision protocol.Features
 	Name     string // name/version
@@ -189,11 +190,11 @@ type negotiated struct {
 }
 
 // clientDeclares reports whether the client has declared a capability.
-func (n negotiated) clientDeclares(path ...string) bool {
+func (n *negotiated) clientDeclares(path ...string) bool {
 	return catalog.Declares(n.clientCaps, path...)
 }
 
 // serverDeclares reports whether the client was sent a server capability.
-func (n negotiated) serverDeclares(path ...string) bool {
+func (n *negotiated) serverDeclares(path ...string) bool {
 	return catalog.Declares(n.serverCaps, path...)
 }

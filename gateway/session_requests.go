@@ -165,7 +165,7 @@ func (s *Session) initialize(r *peer.Request) {
 		return
 	}
 	requested := *request.ProtocolVersion
-	caller := negotiated{
+	caller := &negotiated{
 		Revision:   protocol.Negotiate(requested),
 		Name:       truncate(request.ClientInfo.Name + "/" + request.ClientInfo.Version),
 		clientCaps: caps,

@@ -69,11 +69,12 @@ type Message struct {
 	rest              *[]byte        // second piece of the text; nil = none
 	parts             [numParts]span // offsets in the whole text
 	kind              MessageKind
-	multiline         bool // there is a line break between tokens
-	hasUnknownMembers bool // the message object has members that JSON-RPC does not define
-	isVersion2        bool // "jsonrpc" is "2.0"
-	hasTask           bool // params has a member "task"
-	hasStructured     bool // result has a member "structuredContent"
+	multiline         bool  // there is a line break between tokens
+	hasUnknownMembers bool  // the message object has members that JSON-RPC does not define
+	isVersion2        bool  // "jsonrpc" is "2.0"
+	hasTask           bool  // params has a member "task"
+	hasStructured     bool  // result has a member "structuredContent"
+	method            uint8 // index in frequentMethods
 	burst             *Burst
 }
 
@@ -161,26 +162,29 @@ func (m Message) HasTask() bool { return m.hasTask }
 // HasStructuredContent reports whether the result has a member "structuredContent".
 func (m Message) HasStructuredContent() bool { return m.hasStructured }
 
-// methods contains the most frequent methods, so that [Message.Method] does not allocate for them.
-var methods = func() map[string]string {
-	known := make(map[string]string)
-	for _, method := range []string{
-		"ping", "tools/call", "tools/list", "resources/read", "prompts/get", "completion/complete",
-		"notifications/progress", "notifications/cancelled", "notifications/message",
-		"notifications/initialized",
-	} {
-		known[`"`+method+`"`] = method
+// frequentMethods are the methods that [Parse] recognizes, so that [Message.Method] neither
+// allocates nor searches for them. Element 0 stands for all other methods.
+var frequentMethods = [...]string{
+	0: "", "ping", "tools/call", "tools/list", "resources/read", "prompts/get",
+	"completion/complete", "notifications/progress", "notifications/cancelled",
+	"notifications/message", "notifications/initialized",
+}
+
+// frequentMethod contains the index in frequentMethods of each method as a JSON string.
+var frequentMethod = func() map[string]uint8 {
+	index := make(map[string]uint8)
+	for i, method := range frequentMethods[1:] {
+		index[`"`+method+`"`] = uint8(i + 1)
 	}
-	return known
+	return index
 }()
 
 // Method returns the message's method, "" if it has none.
 func (m Message) Method() string {
-	text := m.Part(PartMethod)
-	if known, ok := methods[string(text)]; ok {
-		return known
+	if m.method != 0 {
+		return frequentMethods[m.method]
 	}
-	return Unquote(text)
+	return Unquote(m.Part(PartMethod))
 }
 
 // OneLine returns the message without line breaks, for transports in which a line break ends a

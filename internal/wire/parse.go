@@ -243,9 +243,11 @@ func (m *Message) classify(paramsToken span) (problem string) {
 		return "a message with a method has no result and no error"
 	case method != nil && id != nil:
 		m.kind = Request
+		m.method = frequentMethod[string(method)]
 		return m.checkToken()
 	case method != nil:
 		m.kind = Notification
+		m.method = frequentMethod[string(method)]
 		if paramsToken != (span{}) {
 			m.parts[PartToken] = paramsToken
 		}
