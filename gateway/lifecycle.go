@@ -178,8 +178,8 @@ func (l *lifecycle) takeLocked() queuedRequests {
 	return q
 }
 
-// negotiated is the result of the handshake. It is not changed, only replaced. The zero value allows
-// no requests to the client.
+// negotiated is the result of the handshake. It is not changed, only replaced. The zero value
+// allows no requests to the client.
 type negotiated struct {
 	Revision protocol.Features
 	Name     string // name/version

@@ -126,7 +126,8 @@ func (journalObserver) Begin(*CallInfo) {}
 
 func (j journalObserver) End(c *CallInfo, o Outcome) {
 	r := audit.Record{
-		Time: c.Started.Add(o.Queued + o.Dur), Session: c.Session, Client: c.Client, Principal: c.Principal,
+		Time:    c.Started.Add(o.Queued + o.Dur),
+		Session: c.Session, Client: c.Client, Principal: c.Principal,
 		ID: string(c.ID), BackendID: string(c.BackendID),
 		Tool: truncate(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Original,
 		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Started: c.Started, Queued: o.Queued,
