@@ -252,3 +252,61 @@ func (h *harness) wantError(name, want string) {
 		h.t.Errorf("%s failed with %v, want %s", name, err, want)
 	}
 }
+
+// withIdleStop returns a backend that is stopped after a minute without a call.
+func withIdleStop(name string) config.Backend {
+	c := legacyBackends(name)[0]
+	c.IdleStop = time.Minute
+	return c
+}
+
+// withUnknownGeneration returns backends without a configured generation.
+func withUnknownGeneration(all ...config.Backend) []config.Backend {
+	for i := range all {
+		all[i].Generation = "auto"
+	}
+	return all
+}
+
+// refusal returns an error object that names supported revisions.
+func refusal(dates string) string {
+	return `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":[` + dates +
+		`],"requested":"x"}}`
+}
+
+// finishModernStart plays the remaining steps of a modern start, and checks that a call contains
+// client metadata.
+func (h *harness) finishModernStart(p *mcptest.Peer) {
+	h.t.Helper()
+	p.ServeToolsList(mcptest.ToolsResult("t"))
+	call, _ := h.call("a")
+	m := p.WantRequest("tools/call")
+	if named, _ := wire.Lookup(m.Part(wire.PartMeta),
+		"io.modelcontextprotocol/protocolVersion"); string(named) != `"2026-07-28"` {
+		h.t.Errorf("the call contains no client metadata: %s", m.Raw())
+	}
+	p.SendResult(m.ID(), `{"resultType":"complete","content":[]}`)
+	call.wantResult(h.t)
+	p.WantNothing()
+	if s := h.status("a"); s.State != backends.Ready || s.Revision != "2026-07-28" ||
+		s.Server != "scripted/1" {
+		h.t.Errorf("status %+v", s)
+	}
+}
+
+// finishLegacyStart plays the remaining steps of a legacy start.
+func (h *harness) finishLegacyStart(p *mcptest.Peer) {
+	h.t.Helper()
+	p.ServeStartup("t")
+	call, _ := h.call("a")
+	m := p.WantRequest("tools/call")
+	if m.Part(wire.PartMeta) != nil {
+		h.t.Errorf("the call contains client metadata: %s", m.Raw())
+	}
+	p.SendResult(m.ID(), `{"content":[]}`)
+	call.wantResult(h.t)
+	p.WantNothing()
+	if s := h.status("a"); s.State != backends.Ready || s.Revision != "2025-11-25" {
+		h.t.Errorf("status %+v", s)
+	}
+}
