@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // settings are the options of a test gateway. Zero values are defaults.
@@ -211,4 +213,85 @@ func (h *harness) connectClient() (p *mcptest.Peer, served chan error) {
 func (h *harness) auditRecords() []string {
 	time.Sleep(mcptest.JournalDelay)
 	return h.journal.Lines("msg=call")
+}
+
+// modernMeta returns the _meta of a modern request. More contains further members.
+func modernMeta(caps, more string) string {
+	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + caps +
+		`,"io.modelcontextprotocol/clientInfo":{"name":"client","version":"9"}` + more + `}`
+}
+
+// modernRequest returns a modern request. Params contains members of the params, each followed by
+// a comma.
+func modernRequest(id, method, params, caps string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params,
+		modernMeta(caps, ""))
+}
+
+const serverInfo = `{"name":"mcp-gateway","version":"test"}`
+
+// completeResult returns the modern response into which a legacy backend's result is converted.
+func completeResult(id, result string) string {
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":%s},%s}`, id, serverInfo, result)
+}
+
+// openLegacy starts a gateway whose only backend is legacy and has the tool ask, and connects a
+// stateless client with these capabilities.
+func openLegacy(t *testing.T, caps string) (h *harness, client, gh *mcptest.Peer) {
+	t.Helper()
+	h = newHarness(t, settings{singleClient: true}, "gh")
+	client, _ = h.connectClient()
+	client.Send(modernRequest("0", "tools/list", "", caps))
+	gh = h.nextProcess("gh")
+	gh.ServeStartup("ask")
+	client.Want(
+		`{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":` + serverInfo +
+			`},"ttlMs":0,"cacheScope":"private","tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`)
+	return h, client, gh
+}
+
+// wantInputRequired expects an input_required response and returns its requestState, unparsed.
+func wantInputRequired(t *testing.T, client *mcptest.Peer, keys ...string) string {
+	t.Helper()
+	m := client.NextMessage()
+	result := m.Part(wire.PartResult)
+	if kind, _ := wire.Lookup(result, "resultType"); string(kind) != `"input_required"` {
+		t.Fatalf("no input_required: %s", m.Raw())
+	}
+	for _, key := range keys {
+		if one, _ := wire.Lookup(result, "inputRequests", key); one == nil {
+			t.Fatalf("no input request %s in %s", key, m.Raw())
+		}
+	}
+	text, _ := wire.Lookup(result, "requestState")
+	if len(text) < 3 {
+		t.Fatalf("no requestState in %s", m.Raw())
+	}
+	return string(text)
+}
+
+const clientCaps = `{"elicitation":{},"sampling":{},"roots":{}}`
+
+func retryRequest(id, responses, state string) string {
+	return modernRequest(id, "tools/call",
+		`"name":"ask","arguments":{"n":9007199254740993},"inputResponses":`+responses+
+			`,"requestState":`+state+`,`, clientCaps)
+}
+
+func firstRequest(id string) string {
+	return modernRequest(id, "tools/call", `"name":"ask","arguments":{"n":9007199254740993},`,
+		clientCaps)
+}
+
+func flipped(c byte) string {
+	if c == 'A' {
+		return "B"
+	}
+	return "A"
+}
+
+// withClientVersion returns the request with version n in its client info.
+func withClientVersion(n int, request string) string {
+	return strings.Replace(request, `"version":"9"`, fmt.Sprintf(`"version":"%d"`, n), 1)
 }
