@@ -2,6 +2,7 @@ package peer_test
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -184,4 +185,83 @@ func TestTimeoutIsRemovedBetweenTwoTries(t *testing.T) {
 		h.wantOpen(t)
 		other.wantTimeout(t, 2*time.Minute)
 	})
+}
+
+func TestATimeoutCancelsTheCall(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		began := time.Now()
+		c, _ := k.send(request(`"c"`, ""), &peer.Call{Timeout: 2 * time.Second})
+		k.remote.Next()
+		k.remote.Want(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"no answer in time","requestId":1}}`)
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if _, err := c.wantOutcome(t); !errors.Is(err, peer.ErrTimeout) {
+			t.Errorf("it ended with %v", err)
+		}
+		k.remote.SendResult("1", "{}") // late
+		c.wantOutcome(t)
+		k.remote.WantNothing()
+	})
+}
+
+func TestCONC_07_ProgressRenewsTheTimeout(t *testing.T) {
+	for _, token := range []wire.ID{`"p"`, ""} {
+		t.Run("token "+string(token), func(t *testing.T) {
+			inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+				c, _ := k.send(request("1", ""), &peer.Call{Timeout: 3 * time.Second, Token: token})
+				k.remote.Next()
+				for range 10 {
+					time.Sleep(2900 * time.Millisecond)
+					k.remote.Send(
+						`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
+				}
+				c.wantOpen(t)
+				time.Sleep(3 * time.Second)
+				if _, err := c.wantOutcome(t); !errors.Is(err, peer.ErrTimeout) {
+					t.Errorf("it ended with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A paused call does not time out; the last ResumeTimeout restarts its timeout.
+func TestPausedTimeout(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		t.Run(fmt.Sprint("before Send ", early), func(t *testing.T) {
+			inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+				p := &peer.Call{Timeout: 3 * time.Second}
+				if early {
+					p.PauseTimeout()
+				}
+				c, _ := k.send(request("1", ""), p)
+				k.remote.Next()
+				time.Sleep(2 * time.Second)
+				if !early {
+					p.PauseTimeout()
+				}
+				p.PauseTimeout()
+				time.Sleep(time.Hour)
+				k.remote.Send(
+					`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
+				time.Sleep(time.Hour)
+				p.ResumeTimeout()
+				time.Sleep(time.Hour)
+				c.wantOpen(t)
+				p.ResumeTimeout()
+				time.Sleep(3*time.Second - 1)
+				c.wantOpen(t)
+				time.Sleep(time.Nanosecond)
+				if _, err := c.wantOutcome(t); !errors.Is(err, peer.ErrTimeout) {
+					t.Errorf("it ended with %v", err)
+				}
+				p.PauseTimeout()
+				p.ResumeTimeout() // the call has ended
+				time.Sleep(time.Hour)
+				c.wantOutcome(t)
+			})
+		})
+	}
 }
