@@ -340,3 +340,37 @@ func wantErrorText(t testing.TB, err error, text string) {
 		t.Errorf("the error is %q, want %q in it", err, text)
 	}
 }
+
+// lostSessionResponses are responses of servers that do not know the session.
+var lostSessionResponses = map[string]func(http.ResponseWriter){
+	"404": func(w http.ResponseWriter) { http.Error(w, "Invalid session ID", 404) },
+	"404 with JSON": func(w http.ResponseWriter) {
+		rpcError(w, 404, "null", -32001,
+			"Session not found")
+	},
+	"400 of the TypeScript examples": func(w http.ResponseWriter) {
+		rpcError(w, 400, "101", -32000, "Bad Request: No valid session ID provided")
+	},
+	"400 of a restarted server": func(w http.ResponseWriter) {
+		rpcError(w, 400, "null", -32000,
+			"Bad Request: Server not initialized")
+	},
+	"400 with text": func(w http.ResponseWriter) {
+		http.Error(w,
+			"Invalid session ID", 400)
+	},
+	"200 with -32600": func(w http.ResponseWriter) {
+		rpcError(w, 200, "101", -32600,
+			"Session not found")
+	},
+	"200 with -32001": func(w http.ResponseWriter) {
+		rpcError(w, 200, "null", -32001,
+			"session not found")
+	},
+}
+
+func rpcError(w http.ResponseWriter, status int, id string, code int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, message)
+}
