@@ -33,7 +33,8 @@ var allowedImports = map[string][]string{
 	// messages
 	"internal/wire":     {},
 	"internal/protocol": {"internal/wire"},
-	"catalog":           {"internal/lazy", "internal/protocol", "internal/wire"},
+	"catalog": {"internal/lazy", "internal/protocol", "internal/text",
+		"internal/wire"},
 	// connections
 	"internal/procgroup":       {},
 	"internal/transport":       {"internal/wire"},
@@ -41,11 +42,11 @@ var allowedImports = map[string][]string{
 	"internal/transport/child": {"internal/procgroup", "internal/transport", "internal/wire"},
 	"internal/transport/http1": {},
 	"internal/transport/httpclient": {
-		"internal/protocol", "internal/sse", "internal/transport", "internal/transport/http1",
-		"internal/wire",
+		"internal/protocol", "internal/sse", "internal/text", "internal/transport",
+		"internal/transport/http1", "internal/wire",
 	},
-	"internal/httpserver": {"internal/protocol", "internal/quota", "internal/transport",
-		"internal/wire"},
+	"internal/httpserver": {"internal/protocol", "internal/quota", "internal/text",
+		"internal/transport", "internal/wire"},
 	"idmap":             {},
 	"internal/contract": {"internal/wire"},
 	"internal/peer":     {"idmap", "internal/protocol", "internal/transport", "internal/wire"},
@@ -64,7 +65,7 @@ var allowedImports = map[string][]string{
 		"backends/internal/limiter", "backends/internal/lockrank", "backends/internal/loglimit",
 		"backends/internal/supervise",
 		"catalog", "internal/config", "internal/contract", "internal/demo",
-		"internal/peer", "internal/protocol", "internal/quota",
+		"internal/peer", "internal/protocol", "internal/quota", "internal/text",
 		"internal/transport", "internal/transport/child", "internal/transport/httpclient",
 		"internal/wire",
 	},
@@ -92,7 +93,7 @@ var allowedImports = map[string][]string{
 	},
 	"internal/config/internal/expand": {"internal/config/internal/node"},
 	"internal/config/internal/node":   {"internal/lazy"},
-	"internal/audit":                  {"internal/secrets"},
+	"internal/audit":                  {"internal/secrets", "internal/text"},
 	"internal/logging":                {"internal/secrets"},
 	"internal/secrets":                {"internal/lazy"},
 	"internal/lazy":                   {},
@@ -108,7 +109,7 @@ var allowedImports = map[string][]string{
 		"internal/config/clientimport", "internal/gctune", "internal/httpserver",
 		"internal/logging",
 		"internal/peer", "internal/procgroup", "internal/protocol", "internal/reload",
-		"internal/transport", "internal/wire",
+		"internal/text", "internal/transport", "internal/wire",
 	},
 }
 

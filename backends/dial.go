@@ -14,6 +14,7 @@ import (
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/demo"
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/text"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/transport/child"
 	"mcpgateway/internal/transport/httpclient"
@@ -109,10 +110,7 @@ func (b *Backend) logStart(pid int, args []string) {
 	}
 	command := b.set.Mask(strings.Join(append([]string{b.cfg.Command},
 		config.HideArguments(args)...), " "))
-	if len(command) > maxLoggedCommand {
-		command = strings.ToValidUTF8(command[:maxLoggedCommand], "") + "…"
-	}
-	b.outputLog.Debug("started process", "id", pid, "text", command)
+	b.outputLog.Debug("started process", "id", pid, "text", text.Truncate(command, maxLoggedCommand))
 }
 
 // stallTimeout returns the longest time for which a child may leave its input unread and send

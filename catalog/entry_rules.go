@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/lazy"
+	"mcpgateway/internal/text"
 	"mcpgateway/internal/wire"
 )
 
@@ -216,10 +217,7 @@ func (r *repair) note(path, change string) {
 		r.omitted++
 		return
 	}
-	if len(path) > maxNote {
-		path = strings.ToValidUTF8(path[:maxNote], "") + "…"
-	}
-	r.notes = append(r.notes, path+" "+change)
+	r.notes = append(r.notes, text.Truncate(path, maxNote)+" "+change)
 }
 
 // String returns the notes as one text, "" if there are none.

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/text"
 )
 
 // fitName converts name to a form that every client accepts: ASCII letters, digits, _ and -, a
@@ -139,12 +141,8 @@ func FindLookAlikes(k Kind, items []Item) []Issue {
 		case !known:
 			first[fold(original)] = original
 		case earlier != original:
-			shown := earlier
-			if len(earlier) > shownNameBytes {
-				shown = strings.ToValidUTF8(earlier[:shownNameBytes], "") + "…"
-			}
 			issues = append(issues, Issue{Item: original, ConflictsWith: earlier, Suspicious: true,
-				Problem: "its name and " + shown +
+				Problem: "its name and " + text.Truncate(earlier, shownNameBytes) +
 					" differ only in case, - and _, which some clients do not tell apart: " +
 					"deny one of them"})
 		}

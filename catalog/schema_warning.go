@@ -3,8 +3,8 @@ package catalog
 import (
 	"bytes"
 	"fmt"
-	"strings"
 
+	"mcpgateway/internal/text"
 	"mcpgateway/internal/wire"
 )
 
@@ -31,11 +31,9 @@ func modelAPIWarning(schema []byte) string {
 		return "its inputSchema has " + top +
 			" at its top, and some model APIs refuse every request with such a tool"
 	case want != "":
-		if len(at) > maxShownPath { // the backend chooses the keys
-			at = strings.ToValidUTF8(at[:maxShownPath], "") + "…"
-		}
 		return fmt.Sprintf("its inputSchema is not valid in JSON Schema 2020-12, and "+
-			"some model APIs refuse every request with such a tool: %s is not %s", at, want)
+			"some model APIs refuse every request with such a tool: %s is not %s",
+			text.Truncate(at, maxShownPath), want) // the backend chooses the keys
 	}
 	return ""
 }

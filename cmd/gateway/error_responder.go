@@ -10,6 +10,7 @@ import (
 	"mcpgateway/internal/logging"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/text"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -64,10 +65,7 @@ const maxStartupError = 4 << 10
 // request, because a client may fall back to initialize. It does nothing if stdin is not a pipe or
 // socket.
 func reportStartupError(ctx context.Context, io stdio, problem string) {
-	problem = logging.NewMask().String(strings.TrimSpace(problem))
-	if len(problem) > maxStartupError {
-		problem = strings.ToValidUTF8(problem[:maxStartupError], "") + "…"
-	}
+	problem = text.Truncate(logging.NewMask().String(strings.TrimSpace(problem)), maxStartupError)
 	reported := make(chan struct{}, 1)
 	r := errorResponder{problem, func(method string) {
 		if method == protocol.MethodServerDiscover {

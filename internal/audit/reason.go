@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode"
+
+	"mcpgateway/internal/text"
 )
 
 const (
@@ -16,21 +18,17 @@ const (
 // reason returns an explanation of an error or a missing result. The text of a backend's response
 // is a payload, so it is used only if results are logged.
 func (e *queuedRecord) reason(mask func(string) string) string {
-	text := e.Reason
-	if text == "" && e.Result != nil {
-		text = e.responseText()
+	reason := e.Reason
+	if reason == "" && e.Result != nil {
+		reason = e.responseText()
 	}
-	if text == "" {
+	if reason == "" {
 		return ""
 	}
-	if len(text) > maskedReason {
-		text = text[:maskedReason] + "…" // lets mask find a truncated secret
+	if len(reason) > maskedReason {
+		reason = reason[:maskedReason] + "…" // lets mask find a truncated secret
 	}
-	text = strings.Map(replaceControl, mask(text))
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
-	}
-	return text
+	return text.Truncate(strings.Map(replaceControl, mask(reason)), maxReason)
 }
 
 // responseText returns the first text of a result with isError, or the message of a JSON-RPC error.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
+	"mcpgateway/internal/text"
 	"mcpgateway/internal/wire"
 )
 
@@ -78,10 +78,7 @@ func (l *rejectionLog) note(r *http.Request, herr *httpError) {
 		return
 	}
 	// The query is omitted: it may contain a session key.
-	path := r.URL.Path
-	if len(path) > maxPath {
-		path = strings.ToValidUTF8(path[:maxPath], "") + "…"
-	}
+	path := text.Truncate(r.URL.Path, maxPath)
 	summary := fmt.Sprintf("%.20s %s: %d %s", r.Method, path, herr.status, herr.err.Message)
 	if l.count(herr.err.Message, repeatCount{level, 1, r.RemoteAddr, summary}) {
 		return

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 
+	"mcpgateway/internal/text"
 	"mcpgateway/internal/transport"
 )
 
@@ -44,29 +45,29 @@ func decode(resp *http.Response, limit int) {
 		return
 	}
 	body := resp.Body
-	var text io.Reader = body
+	var decoded io.Reader = body
 	for i := range codings {
 		coding := codings[len(codings)-1-i]
 		switch {
 		case i == maxCodings:
-			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf(
+			decoded = errReader{&transport.UnreadableError{Reason: fmt.Sprintf(
 				"the body has more than %d codings (Content-Encoding): "+
 					"let the server send it without Content-Encoding", maxCodings)}}
 		case coding == "gzip" || coding == "x-gzip" || coding == "deflate":
-			text = &decompressor{coding: coding, limit: limit, source: meteredReader{r: text}}
+			decoded = &decompressor{coding: coding, limit: limit, source: meteredReader{r: decoded}}
 			continue
 		default:
-			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf(
+			decoded = errReader{&transport.UnreadableError{Reason: fmt.Sprintf(
 				"the body has the Content-Encoding %q, which the gateway neither supports nor "+
 					"requests: let the server, or the proxy in front of it, send it uncompressed",
-				truncateCoding(coding))}}
+				text.Truncate(coding, 20))}}
 		}
 		break
 	}
 	resp.Body = struct {
 		io.Reader
 		io.Closer
-	}{text, body}
+	}{decoded, body}
 	resp.ContentLength = -1
 	resp.Header.Del("Content-Encoding")
 	resp.Header.Del("Content-Length")
@@ -176,6 +177,3 @@ func startsLikeText(head []byte) bool {
 	}
 	return false
 }
-
-// truncateCoding returns the name of a coding, truncated for an error message.
-func truncateCoding(name string) string { return truncate(name, 20) }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"unicode"
+
+	"mcpgateway/internal/text"
 )
 
 // maxExcerpt bounds the part of a body that a StatusError shows, in bytes.
@@ -78,18 +80,10 @@ func (t *httpTarget) excerpt(resp *http.Response, body []byte) string {
 
 // shorten returns the beginning of a text from the server on one line, without control characters
 // and secrets.
-func (t *httpTarget) shorten(text string) string {
-	text = text[:min(len(text), maxHead)]
-	words := strings.FieldsFunc(strings.ToValidUTF8(text, ""), isSpaceOrUnprintable)
-	return truncate(t.redact(strings.Join(words, " ")), maxExcerpt)
-}
-
-// truncate returns text, cut after at most limit bytes.
-func truncate(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
+func (t *httpTarget) shorten(s string) string {
+	s = s[:min(len(s), maxHead)]
+	words := strings.FieldsFunc(strings.ToValidUTF8(s, ""), isSpaceOrUnprintable)
+	return text.Truncate(t.redact(strings.Join(words, " ")), maxExcerpt)
 }
 
 func isSpaceOrUnprintable(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }

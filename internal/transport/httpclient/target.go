@@ -16,6 +16,7 @@ import (
 
 	retryable "github.com/hashicorp/go-retryablehttp"
 
+	"mcpgateway/internal/text"
 	"mcpgateway/internal/transport/http1"
 	"mcpgateway/internal/wire"
 )
@@ -275,12 +276,12 @@ func (t *httpTarget) redactError(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	text := truncate(t.redact(err.Error()), maxErrorText)
+	shown := text.Truncate(t.redact(err.Error()), maxErrorText)
 	if hint := connectionHint(err); hint != "" {
-		text += "; " + hint
+		shown += "; " + hint
 	}
-	if text != err.Error() {
-		return &redactedError{text, err}
+	if shown != err.Error() {
+		return &redactedError{shown, err}
 	}
 	return err
 }
