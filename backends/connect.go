@@ -42,40 +42,26 @@ func (c *connector) connectByGeneration(ctx context.Context) error {
 		switch {
 		case configured || c.conn.reachedReady() || ctx.Err() != nil:
 			return err
+		case isA[undecidedError](err) && d.generation == protocol.Modern:
+			// it may only be restarting: the next try sends server/discover again
+			c.detection.setGeneration(detectedGeneration{})
+			return err
 		case isA[undecidedError](err):
-			return c.connectAfterDiscover(ctx, d, err)
-		case !isA[legacyServerError](err):
+			c.conn.log.Debug("server/discover inconclusive; trying initialize", "err", err)
+			c.probeErr = err
+		case isA[legacyServerError](err):
+			c.conn.log.Debug("legacy backend detected", "err", err)
+		default:
 			return err
 		}
-		c.conn.log.Debug("legacy backend detected", "err", err)
 		c.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
-		legacyErr := c.connectHTTP(ctx)
-		if other, ok := errors.AsType[retryOtherError](legacyErr); ok {
+		err = c.connectHTTP(ctx)
+		if other, ok := errors.AsType[retryOtherError](err); ok {
 			return other.error // it was sent server/discover a moment ago
 		}
-		return legacyErr
+		return err
 	}
 	return c.connectHTTP(ctx)
-}
-
-// connectAfterDiscover sends initialize after server/discover has failed with an undecidedError,
-// the argument refusal. If the backend was modern before, according to d, connectAfterDiscover
-// returns refusal instead, and the next try sends server/discover again: the backend may only be
-// restarting.
-func (c *connector) connectAfterDiscover(ctx context.Context, d detectedGeneration,
-	refusal error) error {
-	if d.generation == protocol.Modern {
-		c.detection.setGeneration(detectedGeneration{})
-		return refusal
-	}
-	c.conn.log.Debug("server/discover inconclusive; trying initialize", "err", refusal)
-	c.probeErr = refusal
-	c.detection.setGeneration(detectedGeneration{generation: protocol.Legacy})
-	err := c.connectHTTP(ctx)
-	if other, ok := errors.AsType[retryOtherError](err); ok {
-		err = other.error // server/discover was sent a moment ago
-	}
-	return err
 }
 
 // connectHTTP connects to a legacy server behind a URL. If the server has no streamable HTTP,
