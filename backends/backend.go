@@ -210,11 +210,11 @@ func (b *Backend) Status() Status {
 // whyUnlisted returns the reason that the backend has never listed its tools, nil if it has listed
 // them or no reason is known.
 func (b *Backend) whyUnlisted() error {
-	err, known := b.lists.whyNoTools()
-	if known {
+	if _, known := b.lists.tools(); known {
 		return nil
 	}
-	return cmp.Or(b.shared.whyUnavailable(), err)
+	errs := b.lists.errs()
+	return cmp.Or(b.shared.whyUnavailable(), cmp.Or(errs[:]...))
 }
 
 // settle notes that the backend has failed, and publishes a View if that changes it.
@@ -235,14 +235,6 @@ func (b *Backend) publish() {
 func (b *Backend) needsNoStart() bool {
 	_, settled := b.lists.current()
 	return b.cfg.Lazy && settled && !b.set.NoRestart && !b.set.IgnoreCache
-}
-
-// wakeIfUnlisted starts the shared connection if the backend has neither been listed nor failed in
-// this run: the backend is in use, and its lists may differ from the cache.
-func (b *Backend) wakeIfUnlisted() {
-	if !b.lists.wasListed() {
-		b.shared.wake()
-	}
 }
 
 // withStartTimeout bounds ctx by start_timeout, if there is one; why is the cause of the timeout.

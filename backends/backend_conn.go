@@ -118,7 +118,7 @@ func (bc *backendConn) wakeLocked() {
 	switch {
 	case !bc.isPerSession():
 		if bc.sup.State() == Stopped {
-			bc.starts.signalDemand()
+			signal(bc.starts.wakeup)
 		}
 	case bc.starts.running || bc.phase == connClosed:
 	case bc.b.lifetime.goWorker(bc.starts.runPerSession):

@@ -52,12 +52,6 @@ func (cq *connQueues) take() (calls []*queuedCall) {
 	return calls
 }
 
-// takeRetries removes and returns the calls that are to be sent once more.
-func (cq *connQueues) takeRetries() (calls []*queuedCall) {
-	calls, cq.retries = cq.retries, nil
-	return calls
-}
-
 // disconnected lets all calls wait for the next link.
 func (cq *connQueues) disconnected() {
 	if len(cq.retries)+len(cq.subscribes) > 0 {
@@ -66,29 +60,18 @@ func (cq *connQueues) disconnected() {
 	}
 }
 
-// takeSubscribes removes and returns the resources/subscribe calls of a session.
-func (cq *connQueues) takeSubscribes(session string) []*queuedCall {
-	match := func(q *queuedCall) bool { return q.subscribes() && q.request.Session == session }
-	var waiting, pending []*queuedCall
-	cq.waiting, waiting = partition(cq.waiting, match)
-	cq.subscribes, pending = partition(cq.subscribes, match)
-	return append(waiting, pending...)
-}
-
-// takeUnsent removes and returns the calls that wait for a ready link, or for a listen, and would
-// subscribe a session to a URI.
-func (cq *connQueues) takeUnsent(uri, session string) (removed []*queuedCall) {
+// takeSubscribes removes and returns the resources/subscribe calls of a session that wait for a
+// ready link or a listen, and for whose URI matchURI reports true.
+func (cq *connQueues) takeSubscribes(session string,
+	matchURI func(string) bool) (removed []*queuedCall) {
 	match := func(q *queuedCall) bool {
-		return q.subscribes() && q.subscription.uri == uri && q.request.Session == session
+		return q.subscribes() && q.request.Session == session && matchURI(q.subscription.uri)
 	}
 	var pending []*queuedCall
 	cq.waiting, removed = partition(cq.waiting, match)
 	cq.subscribes, pending = partition(cq.subscribes, match)
 	return append(removed, pending...)
 }
-
-// removeRetry removes a call that is to be sent once more, and reports whether it was there.
-func (cq *connQueues) removeRetry(q *queuedCall) bool { return removeCall(&cq.retries, q) }
 
 // removeLocked removes a call, and reports whether it was in the queue.
 func (cq *connQueues) removeLocked(q *queuedCall) bool {

@@ -77,17 +77,16 @@ func (b *Backend) dial(mode dialMode) (transport.Conn, error) {
 		},
 		OnRepair: func() { b.outputLog.Warn("backend sent invalid UTF-8; repaired") },
 	})
-	switch {
-	case err != nil && container != nil:
-		container.RemoveFiles()
-		fallthrough
-	case err != nil:
+	if err != nil {
+		if container != nil {
+			container.RemoveFiles()
+		}
 		return nil, fmt.Errorf("start: %w", err)
-	case container != nil:
-		b.logStart(child.Pid(), args)
-		return container.Conn(child, b.containerBackend()), nil
 	}
 	b.logStart(child.Pid(), args)
+	if container != nil {
+		return container.Conn(child, b.containerBackend()), nil
+	}
 	return child, nil
 }
 

@@ -80,7 +80,8 @@ func (l *link) discover(ctx context.Context) (serverInfo, error) {
 		e := wire.ReadError(failure)
 		switch e.Code {
 		case protocol.CodeUnsupportedVersion:
-			common, ok := protocol.NewestModernOf(supportedRevisions(e.Data))
+			supported, _ := wire.Lookup(e.Data, "supported")
+			common, ok := protocol.NewestModernOf(stringArray(supported))
 			if !ok {
 				return serverInfo{}, legacyServerError{e}
 			}
@@ -93,12 +94,6 @@ func (l *link) discover(ctx context.Context) (serverInfo, error) {
 			return serverInfo{}, legacyServerError{e}
 		}
 	}
-}
-
-// supportedRevisions returns the supported revisions in the data of an error.
-func supportedRevisions(data []byte) []string {
-	value, _ := wire.Lookup(data, "supported")
-	return stringArray(value)
 }
 
 // stringArray returns the strings of a JSON array, maxEntries at most.
@@ -115,19 +110,19 @@ func stringArray(array []byte) (all []string) {
 // every request with {}.
 func parseDiscover(result []byte) (serverInfo, error) {
 	get := func(path ...string) []byte { value, _ := wire.Lookup(result, path...); return value }
-	common, ok := protocol.NewestModernOf(stringArray(get("supportedVersions")))
+	dates := stringArray(get("supportedVersions"))
+	common, ok := protocol.NewestModernOf(dates)
 	if !ok || protocol.ResultType(result) != protocol.ResultComplete {
 		return serverInfo{},
 			legacyServerError{errors.New(
 				"server/discover: the response is not a DiscoverResult with a known modern revision")}
 	}
-	s := serverInfo{
+	return serverInfo{
 		ProtocolVersion: common.Date, modern: true,
-		bothGenerations: includeLegacy(stringArray(get("supportedVersions"))),
+		bothGenerations: includeLegacy(dates),
 		Capabilities:    capabilitiesOf(get("capabilities")),
 		Instructions:    get("instructions"), ServerInfo: get("_meta", protocol.MetaServerInfo),
-	}
-	return s, nil
+	}, nil
 }
 
 // includeLegacy reports whether a legacy revision is among dates.

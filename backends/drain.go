@@ -1,7 +1,5 @@
 package backends
 
-import ()
-
 // A backend that is removed from the table is drained. Its connections take no new calls: new and
 // queued calls are redirected to the current backend of that name, or fail if there is none. Calls
 // in flight end on their connection, which is closed afterwards.

@@ -1,8 +1,6 @@
 package backends
 
-import (
-	"errors"
-)
+import "errors"
 
 // Accepted subscriptions move between connections in three cases. They are taken from the table of
 // one connection, and put into that of the other; the mutexes of two connections are never held

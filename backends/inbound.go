@@ -68,7 +68,7 @@ func (h *inboundHandler) HandleRequest(r *peer.Request) {
 	}
 	r.Message = m
 	b := h.link.conn.b
-	b.set.clientSide().HandleRequest(b.cfg.Name, h.attribute(m, r.Origin()), r)
+	b.set.clients.HandleRequest(b.cfg.Name, h.attribute(m, r.Origin()), r)
 }
 
 // HandleNotification implements peer.Handler.
@@ -100,5 +100,5 @@ func (h *inboundHandler) HandleNotification(m wire.Message, origin peer.Origin) 
 		bc.outputLog.Debug("log message of the backend",
 			"params", truncate(string(m.Part(wire.PartParams)), maxLoggedMessage))
 	}
-	bc.b.set.clientSide().HandleNotification(bc.b.cfg.Name, h.attribute(m, origin), m)
+	bc.b.set.clients.HandleNotification(bc.b.cfg.Name, h.attribute(m, origin), m)
 }

@@ -141,8 +141,11 @@ func (k *keepAlive) pingIfDue(ctx context.Context, now time.Time) {
 		k.pings = false
 		k.markResponsive() // it may have been unreachable before
 	default:
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("silent for %v", pingTimeout)
+		}
 		k.unanswered++
-		k.link.conn.setIssue(supervise.IssueNoPong, fmt.Errorf("no response to ping: %w", silenceError(err)))
+		k.link.conn.setIssue(supervise.IssueNoPong, fmt.Errorf("no response to ping: %w", err))
 	}
 }
 
@@ -178,14 +181,6 @@ func (k *keepAlive) stopIfIdle() bool {
 		bc.log.Info("idle backend stopped", "dur", bc.b.cfg.IdleStop)
 	}
 	return stops
-}
-
-// silenceError replaces the error of a timeout by its duration.
-func silenceError(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("silent for %v", pingTimeout)
-	}
-	return err
 }
 
 func laterOf(a, b time.Time) time.Time {

@@ -75,17 +75,18 @@ func (lr *listReader) read(ctx context.Context, l *link, which [catalog.NumKinds
 		read = slices.DeleteFunc(read, func(r *listRead) bool { return r.err != nil })
 	}
 	for _, r := range read {
+		if r.err == nil {
+			continue
+		}
 		if isLegacyRefusal(r.err) {
 			l.markSuspect()
 		}
-		if r.err != nil && s.modern {
+		if s.modern {
 			l.noteReachability(r.err)
 		}
-		if r.err != nil {
-			r.err = fmt.Errorf("%s: %w", r.kind.ListMethod(), timeoutCause(ctx, r.err))
-			if repeats, shouldLog := lr.countFailure(r.kind); shouldLog {
-				b.outputLog.Warn("listing failed; will retry", "err", r.err, "records", repeats)
-			}
+		r.err = fmt.Errorf("%s: %w", r.kind.ListMethod(), timeoutCause(ctx, r.err))
+		if repeats, shouldLog := lr.countFailure(r.kind); shouldLog {
+			b.outputLog.Warn("listing failed; will retry", "err", r.err, "records", repeats)
 		}
 	}
 	lr.store(read, s, current)
@@ -109,17 +110,17 @@ func (lr *listReader) readPages(ctx context.Context, l *link, read []*listRead) 
 			return
 		}
 		for i, a := range l.peer.RoundTripAll(ctx, requests...) {
-			next, err := lr.addPage(open[i], s, a)
-			open[i].err = err
-			open[i].done = err != nil || next == nil
-			if err == nil && next == nil {
-				r := open[i]
-				items, duplicates := catalog.RemoveDuplicates(r.kind, r.items)
-				r.items = items
+			r := open[i]
+			var next []byte
+			next, r.err = lr.addPage(r, s, a)
+			r.done = next == nil
+			if r.err == nil && r.done {
+				var duplicates []catalog.Issue
+				r.items, duplicates = catalog.RemoveDuplicates(r.kind, r.items)
 				lr.recordIssues(r, duplicates)
 				lr.recordIssues(r, catalog.FindLookAlikes(r.kind, r.items))
 			}
-			open[i].params = append(append([]byte(`{"cursor":`), next...), '}')
+			r.params = append(append([]byte(`{"cursor":`), next...), '}')
 		}
 	}
 }
@@ -210,11 +211,12 @@ func (lr *listReader) store(read []*listRead, s serverInfo, counts bool) {
 	// before the backend is settled, so that the status contains the issue
 	b.shared.setIssue(supervise.IssueLists, cmp.Or(errs[:]...))
 	for _, r := range read {
-		if r.err == nil {
-			r.raw = catalog.MarshalList(r.kind, r.items)
-			raw[r.kind] = r.raw
+		if r.err != nil {
+			continue
 		}
-		if r.err == nil && r.kind == catalog.Tools {
+		r.raw = catalog.MarshalList(r.kind, r.items)
+		raw[r.kind] = r.raw
+		if r.kind == catalog.Tools {
 			lr.logChangedTools(knownTools, r.items)
 		}
 	}

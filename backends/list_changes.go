@@ -58,10 +58,7 @@ func (l *lists) request(wanted func(catalog.Kind) bool) bool {
 	}
 	l.mu.Unlock()
 	if some {
-		select {
-		case l.signal <- struct{}{}:
-		default:
-		}
+		signal(l.signal)
 		l.wake()
 	}
 	return some

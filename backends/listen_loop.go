@@ -92,7 +92,7 @@ func (ll *listenLoop) run(ctx context.Context) {
 	began := time.Now()
 	defer func() {
 		ll.closeCurrent(ctx)
-		ll.setCurrent(nil)
+		ll.withdraw()
 	}()
 	ll.link.conn.mu.Lock()
 	ll.missed = len(ll.link.conn.subs.acceptedURIs()) > 0
@@ -104,16 +104,14 @@ func (ll *listenLoop) run(ctx context.Context) {
 			return
 		}
 		filter, uris := ll.wantedFilter()
-		if ll.needsReopen(uris) {
-			if !ll.replace(ctx, filter, uris) {
-				continue
-			}
+		if ll.needsReopen(uris) && !ll.replace(ctx, filter, uris) {
+			continue
 		}
 		ll.resolveSubscribes()
 		ll.missed = ll.missed || time.Since(began) >= firstListenTimeout && !ll.isReady()
 		ll.markReady()
 		ll.refreshMissed()
-		ll.awaitChange(ctx, len(uris) < ll.uriCount())
+		ll.awaitChange(ctx, len(uris))
 	}
 }
 
@@ -125,14 +123,6 @@ func (ll *listenLoop) needsReopen(uris []string) bool {
 	}
 	return slices.ContainsFunc(uris,
 		func(uri string) bool { return !slices.Contains(ll.current.uris, uri) })
-}
-
-// uriCount returns the number of URIs in the listen.
-func (ll *listenLoop) uriCount() int {
-	if ll.current == nil {
-		return 0
-	}
-	return len(ll.current.uris)
 }
 
 // replace replaces the current listen. If filter is nil, replace only ends the current listen. It
@@ -179,15 +169,15 @@ func (ll *listenLoop) isReady() bool {
 }
 
 // awaitChange waits until the listen must be replaced or has ended. If it has ended, awaitChange
-// also waits until the next try is due.
-func (ll *listenLoop) awaitChange(ctx context.Context, hasUnused bool) {
+// also waits until the next try is due. wanted is the number of wanted URIs.
+func (ll *listenLoop) awaitChange(ctx context.Context, wanted int) {
 	var ended peer.ResponseChan // nil blocks forever
+	var prune <-chan time.Time
 	if ll.current != nil {
 		ended = ll.current.ended
-	}
-	var prune <-chan time.Time
-	if hasUnused {
-		prune = time.After(pruneURIsDelay)
+		if wanted < len(ll.current.uris) {
+			prune = time.After(pruneURIsDelay)
+		}
 	}
 	select {
 	case <-ll.link.conn.subs.reopen:
@@ -208,7 +198,7 @@ func (ll *listenLoop) awaitChange(ctx context.Context, hasUnused bool) {
 		ll.pause = supervise.FirstPause
 	}
 	ll.current, ll.missed = nil, true
-	ll.setCurrent(nil)
+	ll.withdraw()
 	ll.awaitRetry(ctx, nil)
 }
 
@@ -358,9 +348,9 @@ func (ll *listenLoop) rejectSubscribes(uris []string, err error) bool {
 	return len(respond) > 0
 }
 
-// setCurrent publishes the current listen in the connection; nil = there is none.
-func (ll *listenLoop) setCurrent(ls *listenStream) {
+// withdraw removes the listen from the connection (see resolveSubscribes).
+func (ll *listenLoop) withdraw() {
 	ll.link.conn.mu.Lock()
 	defer ll.link.conn.mu.Unlock()
-	ll.link.conn.subs.listen = ls
+	ll.link.conn.subs.listen = nil
 }

@@ -1,7 +1,6 @@
 package backends
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -114,16 +113,6 @@ func (l *lists) errs() (all [catalog.NumKinds]error) {
 		all[k] = l.list[k].err
 	}
 	return all
-}
-
-// whyNoTools returns the error of the last listing if the tools were never listed. It reports
-// whether they were.
-func (l *lists) whyNoTools() (err error, known bool) {
-	if _, known := l.tools(); known {
-		return nil, true
-	}
-	errs := l.errs()
-	return cmp.Or(errs[:]...), false
 }
 
 // wasListed reports whether the backend has been listed or has failed in this run.

@@ -97,7 +97,7 @@ func (r *refresher) takeStale() (which [catalog.NumKinds]bool, notify func()) {
 		for session, changed := range announcedTo {
 			for k := range catalog.Kind(catalog.NumKinds) {
 				if changed[k] {
-					b.set.clientSide().HandleNotification(b.cfg.Name,
+					b.set.clients.HandleNotification(b.cfg.Name,
 						contract.Attribution{Session: session},
 						wire.NewNotification(k.ChangedNotification(), nil))
 				}

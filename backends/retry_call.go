@@ -90,7 +90,7 @@ const refreshRetryTimeout = 2 * time.Minute
 // expireRetry ends a call that still waits for the refresh. A call waits for it once.
 func (l *link) expireRetry(q *queuedCall, waited time.Duration) {
 	l.conn.mu.Lock()
-	waits := l.conn.calls.removeRetry(q)
+	waits := removeCall(&l.conn.calls.retries, q)
 	l.conn.mu.Unlock()
 	if waits {
 		q.fail(notSent(
@@ -104,7 +104,9 @@ func (l *link) sendRetries() {
 	l.conn.mu.Lock()
 	var deferred []func()
 	if l.conn.link == l {
-		deferred = l.sendAllLocked(l.conn.calls.takeRetries())
+		retries := l.conn.calls.retries
+		l.conn.calls.retries = nil
+		deferred = l.sendAllLocked(retries)
 	}
 	l.conn.mu.Unlock()
 	for _, f := range deferred {

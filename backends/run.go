@@ -23,10 +23,10 @@ func newStartLoop(bc *backendConn) startLoop {
 	return startLoop{conn: bc, wakeup: make(chan struct{}, 1), retrySooner: make(chan struct{}, 1)}
 }
 
-// signalDemand ends awaitDemand.
-func (sl *startLoop) signalDemand() {
+// signal puts a signal into a channel of capacity 1, unless it has one.
+func signal(c chan<- struct{}) {
 	select {
-	case sl.wakeup <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -211,10 +211,7 @@ func (sl *startLoop) retryWithin(pause time.Duration) {
 	sl.conn.mu.Lock()
 	sl.conn.sup.ResetBackoff(time.Now(), pause)
 	sl.conn.mu.Unlock()
-	select {
-	case sl.retrySooner <- struct{}{}:
-	default:
-	}
+	signal(sl.retrySooner)
 }
 
 // roundDuration rounds a duration for the log.

@@ -133,7 +133,9 @@ func (c *connector) serve(ctx context.Context, h *inboundHandler, mode dialMode,
 	}
 	if bc.isPerSession() {
 		listed()
-		b.wakeIfUnlisted()
+		if !b.lists.wasListed() {
+			b.shared.wake() // the backend is in use, and its lists may differ from the cache
+		}
 		select {
 		case err := <-ended:
 			ended <- err // for runConn

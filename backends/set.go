@@ -138,6 +138,9 @@ func (s *Set) receiveLimit() int64 { return 4 * int64(cmp.Or(s.MaxMessage, 64<<2
 func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 	s.loadCaches()
 	s.clients = clients
+	if clients == nil {
+		s.clients = noClients{}
+	}
 	s.workers.start(ctx)
 	if !s.awaitStart(ctx) {
 		s.workers.close() // so that nothing is started
@@ -249,13 +252,6 @@ func (s *Set) loadCaches() {
 		_ = all.Wait()
 		s.publisher.publish()
 	})
-}
-
-func (s *Set) clientSide() ClientSide {
-	if s.clients == nil {
-		return noClients{}
-	}
-	return s.clients
 }
 
 // NewCall returns a call to a backend, over the connection of the session r.Session. Its Send fails

@@ -52,7 +52,7 @@ func (bc *backendConn) hasSubscription(uri, session string) bool {
 func (bc *backendConn) unsubscribe(q *queuedCall) {
 	uri, session := q.subscription.uri, q.request.Session
 	bc.mu.Lock()
-	removed := bc.calls.takeUnsent(uri, session)
+	removed := bc.calls.takeSubscribes(session, func(u string) bool { return u == uri })
 	// a subscribe request may have been sent to the backend
 	known := len(removed) == 0 || bc.subs.byURI[uri][session]
 	last := bc.subs.remove(uri, session)
@@ -89,7 +89,7 @@ func (bc *backendConn) resubscribeIfWanted(uri string) {
 // calls, which would otherwise create subscriptions that never end.
 func (bc *backendConn) endSession(session string) {
 	bc.mu.Lock()
-	subscribes := bc.calls.takeSubscribes(session)
+	subscribes := bc.calls.takeSubscribes(session, func(string) bool { return true })
 	bc.mu.Unlock()
 	failAll(subscribes, notSent("%w", errSessionOver))
 	bc.dropSubscriptions(session, false)
@@ -266,7 +266,7 @@ func (bc *backendConn) forwardUpdate(m wire.Message, from contract.Attribution) 
 	}
 	if bc.isPerSession() {
 		from.Session = bc.session
-		set.clientSide().HandleNotification(backend, from, m)
+		set.clients.HandleNotification(backend, from, m)
 		return
 	}
 	bc.mu.Lock()
@@ -280,7 +280,7 @@ func (bc *backendConn) forwardUpdate(m wire.Message, from contract.Attribution) 
 	}
 	for _, session := range sessions {
 		from.Session = session
-		set.clientSide().HandleNotification(backend, from, m)
+		set.clients.HandleNotification(backend, from, m)
 	}
 }
 

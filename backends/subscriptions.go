@@ -20,12 +20,7 @@ type subscriptions struct {
 }
 
 // signalReopen lets the listenLoop compare its listen with the wanted URIs.
-func (s *subscriptions) signalReopen() {
-	select {
-	case s.reopen <- struct{}{}:
-	default:
-	}
-}
+func (s *subscriptions) signalReopen() { signal(s.reopen) }
 
 // isListenedTo reports whether the current listen covers a URI.
 func (s *subscriptions) isListenedTo(uri string) bool {
