@@ -24,17 +24,21 @@ type backlog struct {
 	disconnect func(size int64) // called at most once, without locks held
 	logID      string           // id of the client in logs
 
-	reported int // size that was passed to add; guarded by the owner of the backlog
+	reported reportedSize
 
 	size   int64 // guarded by backlogQuota.mu, like closed
 	closed bool  // set before disconnect is called; then nothing is counted
 }
 
+// A reportedSize is a size that was passed to a quota as differences. The owner of the counted data
+// guards it.
+type reportedSize int
+
 // change returns the difference between size and the size at the last call, which the caller must
-// pass to add. The owner of the backlog guards it.
-func (b *backlog) change(size int) int {
-	delta := size - b.reported
-	b.reported = size
+// pass to the quota.
+func (r *reportedSize) change(size int) int {
+	delta := size - int(*r)
+	*r = reportedSize(size)
 	return delta
 }
 

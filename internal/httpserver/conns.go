@@ -184,20 +184,29 @@ func (t *connTracker) warnLocked(message string, limit int) {
 // active until it is closed. If timeout is 0, it waits, without a limit, until all connections are
 // closed.
 func (t *connTracker) wait(timeout time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	waitFor(&t.changed, timeout, func() bool { return !t.busyLocked(timeout == 0) })
+}
+
+// waitFor waits on a condition until done reports true, at most for timeout; 0 = without a limit.
+// The caller holds c.L, and done is called with it held.
+func waitFor(c *sync.Cond, timeout time.Duration, done func() bool) {
+	if done() {
+		return
+	}
 	timedOut := false
 	if timeout > 0 {
 		timer := time.AfterFunc(timeout, func() {
-			t.mu.Lock()
-			defer t.mu.Unlock()
+			c.L.Lock()
+			defer c.L.Unlock()
 			timedOut = true
-			t.changed.Broadcast()
+			c.Broadcast()
 		})
 		defer timer.Stop()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for !timedOut && t.busyLocked(timeout == 0) {
-		t.changed.Wait()
+	for !timedOut && !done() {
+		c.Wait()
 	}
 }
 

@@ -21,19 +21,11 @@ type retentionQuota struct {
 type retainer struct {
 	drop func() // drops the retained events; called without locks held
 
-	reported int // size that was passed to add; guarded by the owner of the retainer
+	reported reportedSize
 
 	// Guarded by retentionQuota.mu.
 	elem   *list.Element // element of retentionQuota.retainers; nil = none
 	closed bool          // the session has ended; it does not enter the list again
-}
-
-// change returns the difference between size and the size at the last call, which the caller must
-// pass to add. The owner of the retainer guards it.
-func (r *retainer) change(size int) int {
-	delta := size - r.reported
-	r.reported = size
-	return delta
 }
 
 // add adds delta to the bytes of r. If the limit is then exceeded, it drops events of sessions.

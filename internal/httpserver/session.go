@@ -168,8 +168,8 @@ func (s *httpSession) reason() error {
 // enforceAndUnlock enforces RetainLimit, releases mu and updates the server's accounts.
 func (s *httpSession) enforceAndUnlock() {
 	s.streams.evict(s.server.opts.RetainLimit)
-	retained := s.retainer.change(s.streams.retained)
-	unsent := s.backlog.change(s.streams.unsent)
+	retained := s.retainer.reported.change(s.streams.retained)
+	unsent := s.backlog.reported.change(s.streams.unsent)
 	s.mu.Unlock()
 	s.server.retention.add(&s.retainer, retained)
 	s.server.backlogQuota.add(&s.backlog, unsent)

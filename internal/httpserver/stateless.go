@@ -67,7 +67,8 @@ func newStatelessTable(srv *Server) *statelessTable {
 func (t *statelessTable) add(e *statelessExchange) *httpError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.awaitSlotLocked(e.principal)
+	waitFor(&t.released, slotWait,
+		func() bool { return t.limit.closing || !t.limit.isFull(e.principal) })
 	if herr := t.limit.acquire(e.principal); herr != nil {
 		return herr
 	}
@@ -80,24 +81,6 @@ func (t *statelessTable) add(e *statelessExchange) *httpError {
 // after the client has received its response; by then the client may already have sent its next
 // request.
 const slotWait = 20 * time.Millisecond
-
-func (t *statelessTable) awaitSlotLocked(principal principalID) {
-	full := func() bool { return !t.limit.closing && t.limit.isFull(principal) }
-	if !full() {
-		return
-	}
-	timedOut := false
-	timer := time.AfterFunc(slotWait, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		timedOut = true
-		t.released.Broadcast()
-	})
-	defer timer.Stop()
-	for full() && !timedOut {
-		t.released.Wait()
-	}
-}
 
 // remove removes an exchange and frees its slot.
 func (t *statelessTable) remove(e *statelessExchange) {

@@ -199,7 +199,7 @@ func (e *statelessExchange) disconnect(int64) {
 
 // accountAndUnlock releases mu and updates the server's backlog.
 func (e *statelessExchange) accountAndUnlock() {
-	delta := e.backlog.change(e.queue.unsent)
+	delta := e.backlog.reported.change(e.queue.unsent)
 	e.mu.Unlock()
 	e.server.backlogQuota.add(&e.backlog, delta)
 }
