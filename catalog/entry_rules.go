@@ -269,7 +269,7 @@ func (r *repair) checkSchema(schema []byte, path string) (repaired []byte, ok bo
 		r.note(path+at, problem+"; "+path+" is removed")
 		return nil, false
 	}
-	if !sameSlice(repaired, schema) {
+	if !wire.SameSlice(repaired, schema) {
 		r.note(path,
 			"had $id, which some clients share between all tools, and which is removed")
 	}
@@ -302,7 +302,7 @@ func (r *repair) applyMembers(rule *rule, object []byte, path string) []byte {
 			p.dropped, changed = true, true
 		} else if of != nil {
 			repaired, ok := r.applyRule(of, value, path+key)
-			changed = changed || !ok || !sameSlice(repaired, value)
+			changed = changed || !ok || !wire.SameSlice(repaired, value)
 			p.value, p.dropped = repaired, !ok
 			if ok && rule.everyMember == nil { // parsers of schemas use the last duplicate
 				if earlier := slices.IndexFunc(kept,
@@ -359,7 +359,7 @@ func (r *repair) applyElements(rule *rule, array []byte, path string) []byte {
 	changed, i := false, 0
 	wire.EachElement(array, func(one []byte) bool {
 		repaired, ok := r.applyRule(rule, one, path+"["+strconv.Itoa(i)+"]")
-		changed = changed || !ok || !sameSlice(repaired, one)
+		changed = changed || !ok || !wire.SameSlice(repaired, one)
 		if ok {
 			kept = append(kept, repaired)
 		}

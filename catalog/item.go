@@ -311,7 +311,7 @@ func (i Item) repairMembers(k Kind, r *repair) (Item, string) {
 	if !k.isNamed() {
 		text = r.ensureName(text, i.originalLiteral())
 	}
-	if sameSlice(text, i.raw) {
+	if wire.SameSlice(text, i.raw) {
 		return i, ""
 	}
 	found, _, _ := findMember(text, kinds[k].key)

@@ -145,7 +145,7 @@ func editMembers(
 	end := len("{")
 	ok := wire.Members(object, func(key string, value []byte, at int) {
 		now, keep := made(key, value)
-		if b == nil && (!keep || !sameSlice(now, value)) {
+		if b == nil && (!keep || !wire.SameSlice(now, value)) {
 			b = append(make([]byte, 0, len(object)), object[:end]...)
 		}
 		if b != nil && keep {
@@ -169,7 +169,7 @@ func editElements(array []byte, made func(one []byte) []byte) []byte {
 	changed := false
 	wire.EachElement(array, func(one []byte) bool {
 		now := made(one)
-		changed = changed || !sameSlice(now, one)
+		changed = changed || !wire.SameSlice(now, one)
 		all = append(all, now)
 		return true
 	})
@@ -178,6 +178,3 @@ func editElements(array []byte, made func(one []byte) []byte) []byte {
 	}
 	return append(append([]byte{'['}, bytes.Join(all, []byte{','})...), ']')
 }
-
-// sameSlice reports whether a and b are the same slice.
-func sameSlice(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }

@@ -43,7 +43,7 @@ func AdaptResponse(m wire.Message, method string, to Features) wire.Message {
 			adapted = mapMember(adapted, "tools", adaptOutputSchemas)
 		}
 	}
-	if sameSlice(adapted, result) {
+	if wire.SameSlice(adapted, result) {
 		return m
 	}
 	return setResult(m, adapted)

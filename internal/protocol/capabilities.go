@@ -20,7 +20,7 @@ func ClientCapabilitiesToModern(caps []byte) []byte {
 // extension is left.
 func ServerCapabilitiesToLegacy(caps []byte) []byte {
 	extensions, _ := wire.Lookup(caps, "extensions")
-	if rest := dropMember(extensions, TasksExtension); sameSlice(rest, extensions) {
+	if rest := dropMember(extensions, TasksExtension); wire.SameSlice(rest, extensions) {
 		return caps
 	} else if string(rest) == "{}" {
 		return dropMember(caps, "extensions")

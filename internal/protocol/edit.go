@@ -57,7 +57,7 @@ func mapMembers(object []byte, change func(key string, value []byte) []byte) []b
 	var out []byte
 	done := 0
 	if !wire.IsObject(object) || !wire.Members(object, func(key string, value []byte, at int) {
-		if to := change(key, value); !sameSlice(to, value) {
+		if to := change(key, value); !wire.SameSlice(to, value) {
 			out = append(append(out, object[done:at]...), to...)
 			done = at + len(value)
 		}
@@ -86,7 +86,7 @@ func mapElements(text []byte, change func(i int, element []byte) [][]byte) []byt
 	changed := false
 	for i, element := range wire.Elements(text) {
 		to := change(i, element)
-		changed = changed || len(to) != 1 || !sameSlice(to[0], element)
+		changed = changed || len(to) != 1 || !wire.SameSlice(to[0], element)
 		out = append(out, to...)
 	}
 	if !changed {
@@ -118,9 +118,4 @@ func dropMembers(object []byte, drop func(key string) bool) []byte {
 		return object
 	}
 	return wire.EditObject(object, drop)
-}
-
-// sameSlice reports whether a and b are the same slice.
-func sameSlice(a, b []byte) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

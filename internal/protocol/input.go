@@ -113,7 +113,7 @@ func StripNullInputs(m wire.Message) wire.Message {
 	rest := dropMembers(result, func(key string) bool {
 		return (key == "inputRequests" || key == "requestState") && null(key)
 	})
-	if sameSlice(rest, result) {
+	if wire.SameSlice(rest, result) {
 		return m
 	}
 	return setResult(m, rest)
@@ -125,7 +125,7 @@ func StripInputRequired(m wire.Message) wire.Message {
 	rest := dropMembers(result, func(key string) bool {
 		return key == "inputRequests" || key == "requestState"
 	})
-	if sameSlice(rest, result) {
+	if wire.SameSlice(rest, result) {
 		return m
 	}
 	return setResult(m, rest)

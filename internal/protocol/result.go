@@ -147,14 +147,14 @@ func ToLegacy(m wire.Message) wire.Message {
 	bare := false // its _meta is empty after the removal
 	rest := mapMember(result, "_meta", func(meta []byte) []byte {
 		kept := dropMembers(meta, isModernMetaKey)
-		bare = !sameSlice(kept, meta) && string(kept) == "{}"
+		bare = !wire.SameSlice(kept, meta) && string(kept) == "{}"
 		return kept
 	})
 	rest = dropMembers(rest, func(key string) bool {
 		return key == "resultType" || key == "ttlMs" || key == "cacheScope" ||
 			key == "_meta" && bare
 	})
-	if sameSlice(rest, result) {
+	if wire.SameSlice(rest, result) {
 		return m
 	}
 	return setResult(m, rest)
@@ -167,7 +167,7 @@ func setResult(m wire.Message, result []byte) wire.Message {
 func responseErrorToModern(m wire.Message, method string) wire.Message {
 	failure := m.Part(wire.PartError)
 	modern := ErrorToModern(failure, method)
-	if sameSlice(modern, failure) {
+	if wire.SameSlice(modern, failure) {
 		return m
 	}
 	return m.Splice(wire.Edit{Part: wire.PartError, Text: modern})

@@ -32,6 +32,10 @@ func lookupCounted(object []byte, path []string) (value []byte, at, times int) {
 	return value, at + inner, times
 }
 
+// SameSlice reports whether a and b are the same slice: an edit that changes nothing returns its
+// argument.
+func SameSlice(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
 // A Member is a member of a JSON object: its key, and its value as JSON text.
 type Member struct {
 	Key  string
