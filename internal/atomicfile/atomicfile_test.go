@@ -138,12 +138,12 @@ func TestKeepNewest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	KeepNewest(dir, 3)
+	keepNewest(dir, 3)
 	checkFiles(t, dir, 4) // with the directory
 	for i := range 3 {
 		read(t, filepath.Join(dir, fmt.Sprint(i)))
 	}
-	KeepNewest(filepath.Join(dir, "missing"), 3)
+	keepNewest(filepath.Join(dir, "missing"), 3)
 }
 
 // ReadRecord reads only regular files up to the limit.

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// KeepNewest keeps the newest regular files of a directory, at most keep, by modification time, and
+// keepNewest keeps the newest regular files of a directory, at most keep, by modification time, and
 // removes the other regular files. Leftover temporary files count as files. A file that cannot be
 // removed stays.
-func KeepNewest(dir string, keep int) {
+func keepNewest(dir string, keep int) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) <= keep {
 		return

@@ -13,7 +13,7 @@ func WriteRecord(path string, data []byte, keep int) error {
 	if err := Write(path, data, Options{Sync: true, FollowLink: true}); err != nil {
 		return err
 	}
-	KeepNewest(filepath.Dir(path), keep)
+	keepNewest(filepath.Dir(path), keep)
 	return nil
 }
 

@@ -102,9 +102,9 @@ var (
 	innerPair    = lazy.Regexp(`(?s)[^\w.-]([A-Za-z_][\w.-]*)=(\S+)$`)
 )
 
-// IsUUID reports whether text is a UUID. LooksSecret does not report a UUID; in the path of a
+// isUUID reports whether text is a UUID. LooksSecret does not report a UUID; in the path of a
 // server's URL it often is a secret.
-func IsUUID(text string) bool { return uuid().MatchString(text) }
+func isUUID(text string) bool { return uuid().MatchString(text) }
 
 func (f finder) find(name, text string) []Secret {
 	trimmed := strings.TrimSpace(text)
@@ -341,7 +341,7 @@ func (f finder) findInQuery(key, value string) []Secret {
 // HTTP headers.
 func (f finder) findInJSON(headers bool, text string) []Secret {
 	var all []Secret
-	WalkJSON([]byte(text), IsSecretName, func(path []string, from, to int) {
+	walkJSON([]byte(text), IsSecretName, func(path []string, from, to int) {
 		name := ""
 		if len(path) > 0 {
 			name = path[len(path)-1]

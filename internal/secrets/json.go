@@ -5,17 +5,17 @@ import (
 	"encoding/json"
 )
 
-// maxNames is the number of names of members around a value that WalkJSON keeps. Values that are
+// maxNames is the number of names of members around a value that walkJSON keeps. Values that are
 // nested deeper are visited with the names of the outer members only.
 const maxNames = 64
 
-// WalkJSON calls visit for the values of a JSON text in order: for each string (with its quotes),
+// walkJSON calls visit for the values of a JSON text in order: for each string (with its quotes),
 // number and literal. If whole returns true for the name of an object or array, it is visited as a
 // whole instead. path contains the names of the members around the value, the nearest last; the
 // elements of an array have the name of the array. path is valid only during the call of visit.
 //
-// WalkJSON reads truncated and invalid JSON as far as possible. Its time and memory are linear.
-func WalkJSON(text []byte, whole func(name string) bool, visit func(path []string, from, to int)) {
+// walkJSON reads truncated and invalid JSON as far as possible. Its time and memory are linear.
+func walkJSON(text []byte, whole func(name string) bool, visit func(path []string, from, to int)) {
 	w := walker{text: text, whole: whole, visit: visit}
 	for i := 0; i < len(text); {
 		i = w.token(i)

@@ -27,7 +27,7 @@ const (
 // the secrets in them. Values under a name such as MODEL or TEAM_ID are not opaque either.
 func IsOpaque(name, text string) bool {
 	text = strings.TrimSpace(text)
-	if len(text) < minOpaque || IsPlain(text) || IsUUID(text) ||
+	if len(text) < minOpaque || IsPlain(text) || isUUID(text) ||
 		digest().MatchString(text) || isStructured(text) {
 		return false
 	}

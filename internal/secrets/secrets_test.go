@@ -246,7 +246,7 @@ func TestWalkJSON(t *testing.T) {
 		{`{"a":"b":"c"}`, []string{`b="c"`}},
 	} {
 		var got []string
-		WalkJSON(
+		walkJSON(
 			[]byte(tc.text),
 			func(name string) bool { return name == "s" },
 			func(path []string, from, to int) {
@@ -265,7 +265,7 @@ func TestWalkJSONLimitsNames(t *testing.T) {
 	text := strings.Repeat(`{"a":`, deep) + `1` + strings.Repeat(`}`, deep)
 	text = `[` + text + `,{"b":2}]`
 	var got []string
-	WalkJSON([]byte(text), IsSecretName, func(path []string, from, to int) {
+	walkJSON([]byte(text), IsSecretName, func(path []string, from, to int) {
 		got = append(got, fmt.Sprintf("%d %s %s", len(path), path[len(path)-1], text[from:to]))
 	})
 	if want := []string{fmt.Sprintf("%d a 1", maxNames-1), "1 b 2"}; !slices.Equal(got, want) {

@@ -128,12 +128,12 @@ func (e serverReader) list(key string) []string {
 	return all
 }
 
-// arguments reads a list of arguments of a program. References to variables that the entry sets are
-// kept as text, because the program may expand them.
-func (e serverReader) arguments(key string) []string {
+// arguments reads the arguments of a program. References to variables that the entry sets are kept
+// as text, because the program may expand them.
+func (e serverReader) arguments() []string {
 	e.file.entryVariables = e.variablesSet()
 	defer func() { e.file.entryVariables = nil }()
-	return e.list(key)
+	return e.list("args")
 }
 
 // variablesSet returns the variables that the entry sets, except for variables whose value contains

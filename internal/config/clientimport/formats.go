@@ -51,7 +51,7 @@ func readCommon(e serverReader) importedServer {
 	s := importedServer{
 		serverSettings: serverSettings{
 			command: e.text("command"),
-			args:    e.arguments("args"),
+			args:    e.arguments(),
 			env:     e.table("env"),
 			cwd:     e.text("cwd"),
 			url:     e.text(dialect.URLKeys...),
@@ -138,7 +138,7 @@ func readZed(e serverReader) importedServer {
 	inner.node, inner.readKeys = program, map[string]bool{}
 	return importedServer{
 		serverSettings: serverSettings{
-			command: inner.text("path", "command"), args: inner.arguments("args"),
+			command: inner.text("path", "command"), args: inner.arguments(),
 			env: inner.table("env"),
 		},
 		disabledInClient: e.hasValue("enabled", "false"),
@@ -168,7 +168,7 @@ func readGoose(e serverReader) importedServer {
 	s := importedServer{
 		serverSettings: serverSettings{
 			command:     e.text("cmd"),
-			args:        e.arguments("args"),
+			args:        e.arguments(),
 			env:         e.table("envs"),
 			url:         e.text("uri"),
 			headers:     e.table("headers"),
