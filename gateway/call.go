@@ -102,12 +102,21 @@ func (c *clientCall) init(conn *clientConn, r *peer.Request, spec *methodSpec,
 // begin notifies the observers of a new call. It returns false if the call has already ended,
 // because it is cancelled or has no name.
 func (c *clientCall) begin() bool {
-	name := c.spec.nameIn(c.r.Message)
+	if c.Method == protocol.MethodCompletionComplete {
+		c.spec = completionSpec(c.r.Message)
+	}
+	var name []byte
+	if c.spec != nil {
+		name = c.spec.nameIn(c.r.Message)
+	}
 	c.Name = wire.Unquote(name)
 	c.g.Observers.begin(&c.CallInfo)
 	switch {
 	case !c.r.OnCancel(c): // already cancelled
 		c.finish(Outcome{Kind: Cancelled})
+		return false
+	case c.spec == nil:
+		c.reject(errNoReference)
 		return false
 	case len(name) == 0 || name[0] != '"':
 		c.reject(wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s needs a %s", c.Method,
@@ -175,9 +184,11 @@ func (c *clientCall) send(route catalog.Route) {
 		return
 	}
 	c.Route = route
-	switch needs := c.spec.capability; {
-	case needs != "" && !c.g.Backends.View().HasCapability(route.Backend, needs):
-		c.replyResult(c.spec.emptyResult)
+	switch {
+	case c.Method == protocol.MethodCompletionComplete &&
+		!c.g.Backends.View().HasCapability(route.Backend, "completions"):
+		// no error: the gateway has offered the capability on behalf of other backends
+		c.replyResult([]byte(`{"completion":{"values":[],"hasMore":false}}`))
 	case c.Method == protocol.MethodResourcesSubscribe && len(c.Name) > maxURI:
 		c.reject(errURITooLong()) // the URI of a subscription is stored
 	case c.kind.prepare():
@@ -197,7 +208,8 @@ func (c *clientCall) backendRequest(m wire.Message) contract.BackendRequest {
 	case c.spec.hasPlainName():
 		r.Name = c.Route.OriginalJSON
 	default:
-		r.Message = c.spec.withName(m, c.Route.OriginalJSON)
+		path := append([]string{"params"}, c.spec.namePath...)
+		r.Message, _ = m.Set(c.Route.OriginalJSON, path...)
 	}
 	return r
 }
@@ -266,14 +278,7 @@ func (c *clientCall) rejectUnknown() {
 // rejectedOutcome returns the outcome of a call that ended with notFoundError.
 func (c *clientCall) rejectedOutcome(failure *wire.Error) Outcome {
 	o := errorOutcome(Rejected, failure)
-	kind := catalog.Tools
-	switch c.Method {
-	case protocol.MethodPromptsGet:
-		kind = catalog.Prompts
-	case protocol.MethodResourcesRead:
-		kind = catalog.Resources
-	}
-	if backend := c.g.Backends.DeniedBy(kind, c.Name); backend != "" {
+	if backend := c.g.Backends.DeniedBy(c.spec.kind, c.Name); backend != "" {
 		o.Reason = "the filters of backend " + backend + " deny it"
 	}
 	return o

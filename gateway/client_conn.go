@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -55,6 +57,30 @@ func (cc *clientConn) isBacklogged(backend string) bool {
 		cc.log().Warn("notifications delayed or dropped for slow client", "backend", backend)
 	}
 	return true
+}
+
+// goFor starts a goroutine that serves a request. Its context is done when the request is cancelled
+// or the connection has ended.
+func (cc *clientConn) goFor(r *peer.Request, serve func(context.Context)) {
+	ctx, cancel := context.WithCancel(cc.work.ctx)
+	if !r.OnCancel(cancelFunc(cancel)) {
+		cancel()
+		return
+	}
+	cc.work.Go(func() {
+		defer cancel()
+		serve(ctx)
+	})
+}
+
+// awaitSettled starts a goroutine that serves a request with the view when all backends have
+// settled, unless the request has ended by then.
+func (cc *clientConn) awaitSettled(r *peer.Request, serve func(*catalog.View)) {
+	cc.goFor(r, func(ctx context.Context) {
+		if v, ok := awaitCatalog(ctx, cc.g.Backends, isSettled); ok {
+			serve(v)
+		}
+	})
 }
 
 // addListen adds a subscription. It returns false, and adds nothing, after finishListens.

@@ -4,15 +4,14 @@
 //	Serve (reads with a peer), or Open and Session.Receive
 //	 └ Session.HandleRequest
 //	    ├ modern request: serveModern
-//	    └ legacy request: admit (lifecycle.go, a pure table), then dispatch (session_requests.go)
+//	    └ legacy request: admit (lifecycle.go, a pure table), then dispatch by the table of
+//	      methods (methods.go):
 //	         ├ initialize, logging/setLevel    session_requests.go
 //	         ├ the four lists                  lists.go
 //	         ├ tasks/list                      session_task_list.go
-//	         └ requests that a backend serves, by their methodSpec (methods.go):
-//	           tools, prompts, resources, completion, tasks
-//	              sessionCall (session_call.go)
+//	         └ requests that a backend serves: sessionCall (session_call.go)
 //	ServeRequest (open_requests.go): a modern request over HTTP
-//	 └ clientConn.serveModern (stateless.go)
+//	 └ clientConn.serveModern (stateless.go), by the same table
 //	    The request belongs to a statelessClient (stateless_client.go). Its statelessCall
 //	    (stateless_call.go) waits for a resumableCall (resumable_call.go, suspended_calls.go) if
 //	    the method allows input requests. A later request may continue the call

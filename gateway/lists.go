@@ -82,17 +82,12 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 	}
 	if v := s.g.Backends.View(); v.Settled {
 		s.firstPage(r, kind, v.Snapshot)
-		return
+	} else {
+		s.awaitSettled(r, func(v *catalog.View) { s.firstPage(r, kind, v.Snapshot) })
 	}
-	s.work.Go(func() {
-		v, ok := awaitCatalog(s.work.ctx, s.g.Backends, isSettled)
-		if !ok {
-			s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending"))
-			return
-		}
-		s.firstPage(r, kind, v.Snapshot)
-	})
 }
+
+var errUnknownCursor = wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor")
 
 // awaitCatalog waits until match returns true for the view. It returns false if ctx was done
 // first.
@@ -135,7 +130,7 @@ func (s *Session) nextPage(r *peer.Request, kind catalog.Kind, cursor []byte) {
 	}
 	page, ok := snapshot.Page(kind, cursor)
 	if !ok {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
+		s.fail(r, errUnknownCursor)
 		return
 	}
 	r.Reply(s.adaptPage(kind, page))

@@ -2,13 +2,81 @@ package gateway
 
 import (
 	"mcpgateway/catalog"
+	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
+// A method describes which clients may send requests of a method, and what serves them: the backend
+// that call finds, the function session or stateless, or else the list.
+type method struct {
+	// legacy and modern are the paths of the server capability without which a client of the
+	// generation gets the error for an unknown method; nil = the generation has no such method.
+	legacy, modern []string
+	// nullID is true if a request may have the id null, because it reaches no backend and does not
+	// stay open. MCP forbids this id, and two requests with it cannot be distinguished.
+	nullID bool
+
+	call      *methodSpec
+	session   func(*Session, *peer.Request)
+	stateless func(*clientConn, *statelessClient, *peer.Request)
+	list      catalog.Kind
+}
+
+var (
+	always         = []string{} // requires no capability
+	tasksExtension = []string{"extensions", protocol.TasksExtension}
+)
+
+var methods = map[string]*method{
+	protocol.MethodInitialize:     {legacy: always, session: (*Session).initialize, nullID: true},
+	protocol.MethodServerDiscover: {modern: always, nullID: true}, // see serveModern
+
+	protocol.MethodToolsList:              listMethod(catalog.Tools),
+	protocol.MethodPromptsList:            listMethod(catalog.Prompts),
+	protocol.MethodResourcesList:          listMethod(catalog.Resources),
+	protocol.MethodResourcesTemplatesList: listMethod(catalog.Templates),
+
+	protocol.MethodToolsCall:     {legacy: always, modern: always, call: toolsCallSpec},
+	protocol.MethodPromptsGet:    {legacy: always, modern: always, call: promptsGetSpec},
+	protocol.MethodResourcesRead: {legacy: always, modern: always, call: resourcesReadSpec},
+	protocol.MethodCompletionComplete: {legacy: []string{"completions"},
+		modern: []string{"completions"}, call: promptCompletionSpec}, // or resourceCompletionSpec
+
+	protocol.MethodResourcesSubscribe: {legacy: []string{"resources", "subscribe"},
+		call: subscriptionSpec},
+	protocol.MethodResourcesUnsubscribe: {legacy: []string{"resources", "subscribe"},
+		call: subscriptionSpec},
+	protocol.MethodSubscriptionsListen: {modern: always, stateless: (*clientConn).openListen},
+	protocol.MethodSetLogLevel:         {legacy: []string{"logging"}, session: (*Session).setLevel},
+
+	protocol.MethodTasksGet:    {legacy: []string{"tasks"}, modern: tasksExtension, call: taskSpec},
+	protocol.MethodTasksResult: {legacy: []string{"tasks"}, call: taskSpec},
+	protocol.MethodTasksUpdate: {modern: tasksExtension, call: taskSpec},
+	protocol.MethodTasksCancel: {legacy: []string{"tasks", "cancel"}, modern: tasksExtension,
+		call: taskSpec},
+	protocol.MethodTasksList: {legacy: []string{"tasks", "list"}, session: listTasks},
+}
+
+func listMethod(kind catalog.Kind) *method {
+	return &method{legacy: always, modern: always, list: kind, nullID: true}
+}
+
+// checkID returns an error if the request has the id null and its method does not allow this id.
+func (m *method) checkID(r *peer.Request) *wire.Error {
+	if r.RemoteID() != "null" || m.nullID {
+		return nil
+	}
+	return wire.Errorf(wire.CodeInvalidRequest,
+		"Invalid request: %s did not run because its id is null: "+
+			"send it with a string or a number as its id", r.Method())
+}
+
 // A methodSpec describes how requests of one method reach their backend. It has no state and is
 // shared by all clients.
 type methodSpec struct {
+	// kind is the kind of the entry that a request names; it does not matter for tasks.
+	kind catalog.Kind
 	// namePath is the path of the name in params.
 	namePath []string
 	// resolve returns the route for the name in the call.
@@ -21,41 +89,32 @@ type methodSpec struct {
 	// allowsInput is true if the method allows input requests during a call: a modern backend may
 	// respond with input_required, and a call of a stateless client is a resumableCall.
 	allowsInput bool
-	// capability is the capability without which a backend gets no request; "" = none. The client
-	// then gets emptyResult instead of an error, because the gateway has offered the capability on
-	// behalf of other backends.
-	capability  string
-	emptyResult []byte
 }
 
 var (
 	toolsCallSpec = &methodSpec{
-		namePath: plainName, resolve: resolveNamed(catalog.Tools),
-		mayResolveLater: mayResolveNamed(catalog.Tools), notFound: unknownName("tool"),
-		allowsInput: true,
+		kind: catalog.Tools, namePath: plainName, resolve: resolveNamed,
+		mayResolveLater: mayResolveNamed, notFound: unknownName("tool"), allowsInput: true,
 	}
 	promptsGetSpec = &methodSpec{
-		namePath: plainName, resolve: resolveNamed(catalog.Prompts),
-		mayResolveLater: mayResolveNamed(catalog.Prompts), notFound: unknownName("prompt"),
-		allowsInput: true,
+		kind: catalog.Prompts, namePath: plainName, resolve: resolveNamed,
+		mayResolveLater: mayResolveNamed, notFound: unknownName("prompt"), allowsInput: true,
 	}
 	resourcesReadSpec = &methodSpec{
-		namePath: []string{"uri"}, resolve: resolveResource, mayResolveLater: mayResolveResource,
-		notFound: resourceNotFound, allowsInput: true,
+		kind: catalog.Resources, namePath: []string{"uri"}, resolve: resolveResource,
+		mayResolveLater: mayResolveResource, notFound: resourceNotFound, allowsInput: true,
 	}
 	subscriptionSpec = &methodSpec{
-		namePath: []string{"uri"}, resolve: resolveResource, mayResolveLater: mayResolveResource,
-		notFound: resourceNotFound,
+		kind: catalog.Resources, namePath: []string{"uri"}, resolve: resolveResource,
+		mayResolveLater: mayResolveResource, notFound: resourceNotFound,
 	}
 	promptCompletionSpec = &methodSpec{
-		namePath: []string{"ref", "name"}, resolve: resolveNamed(catalog.Prompts),
-		mayResolveLater: mayResolveNamed(catalog.Prompts), notFound: unknownName("prompt"),
-		capability: "completions", emptyResult: noCompletions,
+		kind: catalog.Prompts, namePath: []string{"ref", "name"}, resolve: resolveNamed,
+		mayResolveLater: mayResolveNamed, notFound: unknownName("prompt"),
 	}
 	resourceCompletionSpec = &methodSpec{
-		namePath: []string{"ref", "uri"}, resolve: resolveTemplate,
+		kind: catalog.Templates, namePath: []string{"ref", "uri"}, resolve: resolveTemplate,
 		mayResolveLater: mayResolveResource, notFound: unknownName("resource"),
-		capability: "completions", emptyResult: noCompletions,
 	}
 	taskSpec = &methodSpec{
 		namePath: []string{"taskId"}, notFound: unknownName("task"),
@@ -65,8 +124,7 @@ var (
 		mayResolveLater: func(*clientCall, *catalog.View) bool { return false },
 	}
 
-	plainName     = []string{"name"} // is found when a message is parsed
-	noCompletions = []byte(`{"completion":{"values":[],"hasMore":false}}`)
+	plainName = []string{"name"} // is found when a message is parsed
 )
 
 func (s *methodSpec) hasPlainName() bool { return len(s.namePath) == 1 && s.namePath[0] == "name" }
@@ -78,12 +136,6 @@ func (s *methodSpec) nameIn(m wire.Message) []byte {
 	}
 	value, _ := wire.Lookup(m.Part(wire.PartParams), s.namePath...)
 	return value
-}
-
-// withName returns a request with another name, a JSON string.
-func (s *methodSpec) withName(m wire.Message, name []byte) wire.Message {
-	m, _ = m.Set(name, append([]string{"params"}, s.namePath...)...)
-	return m
 }
 
 // completionSpec returns the methodSpec for completion/complete, which depends on the kind of
@@ -104,28 +156,25 @@ var errNoReference = wire.Errorf(wire.CodeInvalidParams,
 
 // resolveNamed resolves the name of a tool or prompt in the list that the client has read, then in
 // the current catalog.
-func resolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) (catalog.Route, bool) {
-	return func(c *clientCall, v *catalog.View) (catalog.Route, bool) {
-		if shown := c.kind.lastListed(kind); shown != nil {
-			if route, ok := shown.Lookup(kind, c.Name); ok {
-				return route, true
-			}
-		} else if !v.Settled {
-			// an earlier backend in the configuration may still list the name
-			return catalog.Route{}, false
+func resolveNamed(c *clientCall, v *catalog.View) (catalog.Route, bool) {
+	kind := c.spec.kind
+	if shown := c.kind.lastListed(kind); shown != nil {
+		if route, ok := shown.Lookup(kind, c.Name); ok {
+			return route, true
 		}
-		return v.Lookup(kind, c.Name)
+	} else if !v.Settled {
+		// an earlier backend in the configuration may still list the name
+		return catalog.Route{}, false
 	}
+	return v.Lookup(kind, c.Name)
 }
 
-// mayResolveNamed returns the mayResolveLater function for tools or prompts. While backends are
-// starting, any name of a client that has not read a list may resolve later. For other clients,
-// only a name with the prefix of a starting backend may resolve later, because the list that they
-// have read contained all other names.
-func mayResolveNamed(kind catalog.Kind) func(*clientCall, *catalog.View) bool {
-	return func(c *clientCall, v *catalog.View) bool {
-		return c.kind.lastListed(kind) == nil && !v.Complete || v.MayResolveLater(c.Name)
-	}
+// mayResolveNamed is mayResolveLater for tools and prompts. While backends are starting, any name
+// of a client that has not read a list may resolve later. For other clients, only a name with the
+// prefix of a starting backend may resolve later, because the list that they have read contained
+// all other names.
+func mayResolveNamed(c *clientCall, v *catalog.View) bool {
+	return c.kind.lastListed(c.spec.kind) == nil && !v.Complete || v.MayResolveLater(c.Name)
 }
 
 // resolveResource resolves a URI in the current catalog. If no list contains the URI and no
@@ -179,25 +228,4 @@ func resourceNotFound(uri string) *wire.Error {
 func errURITooLong() *wire.Error {
 	return wire.Errorf(wire.CodeInvalidParams,
 		"Invalid params: the URI of a subscription has at most %d bytes", maxURI)
-}
-
-// checkID rejects the id null for a request that reaches a backend or stays open: MCP forbids this
-// id, and two such requests cannot be distinguished. Any other request with the id null gets a
-// response with this id.
-func checkID(m wire.Message) *wire.Error {
-	if m.ID() != "null" {
-		return nil
-	}
-	switch method := m.Method(); method {
-	case protocol.MethodToolsCall, protocol.MethodPromptsGet, protocol.MethodResourcesRead,
-		protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe,
-		protocol.MethodCompletionComplete,
-		protocol.MethodSetLogLevel, protocol.MethodTasksGet, protocol.MethodTasksResult,
-		protocol.MethodTasksList,
-		protocol.MethodTasksCancel, protocol.MethodTasksUpdate, protocol.MethodSubscriptionsListen:
-		return wire.Errorf(wire.CodeInvalidRequest,
-			"Invalid request: %s did not run because its id is null: "+
-				"send it with a string or a number as its id", method)
-	}
-	return nil
 }

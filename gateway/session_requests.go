@@ -8,7 +8,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -20,85 +19,45 @@ func (s *Session) HandleRequest(r *peer.Request) {
 		s.serveModern(r, s.lifecycle.current() == closing)
 		return
 	}
-	method := r.Method()
 	switch s.lifecycle.admit(r, s.rejectQueued) {
 	case serve:
-		s.dispatch(r, method)
+		s.dispatch(r)
 	case rejectUninitialized:
 		s.fail(r, errNotInitialized)
 	case rejectDuplicate:
 		s.fail(r, wire.Errorf(wire.CodeInvalidRequest,
 			"Invalid request: the session is initialized already"))
 	case rejectUnknown:
-		s.fail(r, methodNotFound(method))
+		s.fail(r, methodNotFound(r.Method()))
 	case rejectClosing:
 		s.fail(r, errClosing)
 	}
 }
 
-// dispatch routes a request by its method.
-func (s *Session) dispatch(r *peer.Request, method string) {
-	if params := r.Part(wire.PartParams); !wire.IsNull(params) && !wire.IsObject(params) {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: they must be an object"))
-		return
-	}
-	needs, ok := methodCapabilities[method]
-	if ok && !s.lifecycle.handshake().serverDeclares(needs...) {
-		s.fail(r, methodNotFound(method))
-		return
-	}
-	if err := checkID(r.Message); err != nil {
-		s.fail(r, err)
-		return
-	}
-	switch method {
-	case protocol.MethodInitialize:
-		s.initialize(r)
-	case protocol.MethodToolsList:
-		s.serveList(r, catalog.Tools)
-	case protocol.MethodPromptsList:
-		s.serveList(r, catalog.Prompts)
-	case protocol.MethodResourcesList:
-		s.serveList(r, catalog.Resources)
-	case protocol.MethodResourcesTemplatesList:
-		s.serveList(r, catalog.Templates)
-	case protocol.MethodToolsCall:
-		startSessionCall(s, r, toolsCallSpec)
-	case protocol.MethodPromptsGet:
-		startSessionCall(s, r, promptsGetSpec)
-	case protocol.MethodResourcesRead:
-		startSessionCall(s, r, resourcesReadSpec)
-	case protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe:
-		startSessionCall(s, r, subscriptionSpec)
-	case protocol.MethodCompletionComplete:
-		if spec := completionSpec(r.Message); spec != nil {
-			startSessionCall(s, r, spec)
-		} else {
-			s.fail(r, errNoReference)
-		}
-	case protocol.MethodSetLogLevel:
-		s.setLevel(r)
-	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
-		startSessionCall(s, r, taskSpec)
-	case protocol.MethodTasksList:
-		listTasks(s, r)
+// dispatch serves a request, or rejects it if its method does not exist for the client.
+func (s *Session) dispatch(r *peer.Request) {
+	m := methods[r.Method()]
+	var err *wire.Error
+	switch params := r.Part(wire.PartParams); {
+	case !wire.IsNull(params) && !wire.IsObject(params):
+		err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: they must be an object")
+	case m == nil, len(m.legacy) > 0 && !s.lifecycle.handshake().serverDeclares(m.legacy...):
+		err = methodNotFound(r.Method())
 	default:
-		s.fail(r, methodNotFound(method))
+		if err = m.checkID(r); err == nil && m.legacy == nil {
+			err = methodNotFound(r.Method())
+		}
 	}
-}
-
-// methodCapabilities contains the path of the server capability that a method requires. If the
-// client was not offered the capability, the method is not found. Methods that are not in the map
-// require no capability.
-var methodCapabilities = map[string][]string{
-	protocol.MethodResourcesSubscribe:   {"resources", "subscribe"},
-	protocol.MethodResourcesUnsubscribe: {"resources", "subscribe"},
-	protocol.MethodCompletionComplete:   {"completions"},
-	protocol.MethodSetLogLevel:          {"logging"},
-	protocol.MethodTasksGet:             {"tasks"},
-	protocol.MethodTasksResult:          {"tasks"},
-	protocol.MethodTasksList:            {"tasks", "list"},
-	protocol.MethodTasksCancel:          {"tasks", "cancel"},
+	switch {
+	case err != nil:
+		s.fail(r, err)
+	case m.call != nil:
+		startSessionCall(s, r, m.call)
+	case m.session != nil:
+		m.session(s, r)
+	default:
+		s.serveList(r, m.list)
+	}
 }
 
 // HandleNotification implements peer.Handler. Unknown notifications are dropped without an error.

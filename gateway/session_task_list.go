@@ -26,7 +26,7 @@ const (
 // to other clients.
 func listTasks(s *Session, r *peer.Request) {
 	if !wire.IsNull(r.Part(wire.PartCursor)) {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
+		s.fail(r, errUnknownCursor)
 		return
 	}
 	at := s.tasks.backends()
@@ -36,12 +36,8 @@ func listTasks(s *Session, r *peer.Request) {
 			backends = append(backends, backend)
 		}
 	}
-	ctx, cancel := context.WithTimeout(s.work.ctx, taskListTimeout)
-	if !r.OnCancel(cancelFunc(cancel)) {
-		cancel()
-		return
-	}
-	s.work.Go(func() {
+	s.goFor(r, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, taskListTimeout)
 		defer cancel()
 		lists := make([][][]byte, len(backends))
 		var wg sync.WaitGroup

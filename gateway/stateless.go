@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -15,24 +14,6 @@ import (
 // This file handles modern requests. Each request contains its client metadata, and its response
 // does not depend on earlier messages of the connection. A connection may contain messages of both
 // generations.
-
-// modernMethods maps the methods of the modern generation to the server capabilities that they
-// require, as in [methodCapabilities]; nil = none.
-var modernMethods = map[string][]string{
-	protocol.MethodServerDiscover:         nil,
-	protocol.MethodSubscriptionsListen:    nil,
-	protocol.MethodToolsList:              nil,
-	protocol.MethodToolsCall:              nil,
-	protocol.MethodPromptsList:            nil,
-	protocol.MethodPromptsGet:             nil,
-	protocol.MethodResourcesList:          nil,
-	protocol.MethodResourcesTemplatesList: nil,
-	protocol.MethodResourcesRead:          nil,
-	protocol.MethodCompletionComplete:     {"completions"},
-	protocol.MethodTasksGet:               {"extensions", protocol.TasksExtension},
-	protocol.MethodTasksUpdate:            {"extensions", protocol.TasksExtension},
-	protocol.MethodTasksCancel:            {"extensions", protocol.TasksExtension},
-}
 
 // ValidateHeaders checks a modern request and its HTTP headers: the method must exist, and the
 // headers must match the body (streamable HTTP, "Standard Request Headers"). The function get
@@ -49,13 +30,11 @@ func (g *Gateway) ValidateHeaders(m wire.Message, get func(header string) []stri
 }
 
 // checkMethod returns an error if the gateway does not offer the method to modern clients.
-func (g *Gateway) checkMethod(method string) *wire.Error {
-	needs, known := modernMethods[method]
-	if !known {
-		return methodNotFound(method)
-	}
-	if len(needs) > 0 && !catalog.Declares(modernCaps(g.Backends.View()), needs...) {
-		return methodNotFound(method)
+func (g *Gateway) checkMethod(name string) *wire.Error {
+	m := methods[name]
+	if m == nil || m.modern == nil ||
+		len(m.modern) > 0 && !catalog.Declares(modernCaps(g.Backends.View()), m.modern...) {
+		return methodNotFound(name)
 	}
 	return nil
 }
@@ -63,27 +42,27 @@ func (g *Gateway) checkMethod(method string) *wire.Error {
 // serveModern handles a modern request. Closing is true if the connection no longer accepts
 // requests.
 func (cc *clientConn) serveModern(r *peer.Request, closing bool) {
-	method := r.Method()
+	m := methods[r.Method()]
 	meta, err := protocol.ParseClientMeta(r.Message)
 	if err == nil {
-		err = cc.g.checkMethod(method)
+		err = cc.g.checkMethod(r.Method())
 	}
 	if err == nil {
-		err = checkID(r.Message)
+		err = m.checkID(r)
 	}
-	if err == nil && len(meta.Capabilities)+len(meta.ClientInfo) > maxClientMeta {
+	switch {
+	case err != nil:
+	case len(meta.Capabilities)+len(meta.ClientInfo) > maxClientMeta:
 		err = wire.Errorf(wire.CodeInvalidParams,
 			"Invalid params: the client metadata in _meta is longer than %d bytes", maxClientMeta)
-	}
-	if err == nil && closing {
+	case closing:
 		err = errClosing
+	case r.Method() == protocol.MethodServerDiscover:
+		cc.g.discover(r)
+		return
 	}
 	if err != nil {
 		cc.failModern(r, err)
-		return
-	}
-	if method == protocol.MethodServerDiscover {
-		cc.g.discover(r)
 		return
 	}
 	client, full := cc.clients.acquire(cc.g, cc.principal, meta)
@@ -92,42 +71,15 @@ func (cc *clientConn) serveModern(r *peer.Request, closing bool) {
 		return
 	}
 	cc.g.Backends.Start() // may be the first request; the client is already registered
-	cc.dispatch(client, r, method)
-}
-
-// dispatch routes a modern request by its method.
-func (cc *clientConn) dispatch(client *statelessClient, r *peer.Request, method string) {
-	switch method {
-	case protocol.MethodSubscriptionsListen:
-		cc.openListen(client, r)
-	case protocol.MethodToolsList:
-		cc.listStateless(r, catalog.Tools)
-	case protocol.MethodPromptsList:
-		cc.listStateless(r, catalog.Prompts)
-	case protocol.MethodResourcesList:
-		cc.listStateless(r, catalog.Resources)
-	case protocol.MethodResourcesTemplatesList:
-		cc.listStateless(r, catalog.Templates)
-	case protocol.MethodToolsCall:
-		cc.startCall(client, r, toolsCallSpec)
-	case protocol.MethodPromptsGet:
-		cc.startCall(client, r, promptsGetSpec)
-	case protocol.MethodResourcesRead:
-		cc.startCall(client, r, resourcesReadSpec)
-	case protocol.MethodCompletionComplete:
-		if spec := completionSpec(r.Message); spec != nil {
-			cc.startCall(client, r, spec)
-		} else {
-			cc.failModern(r, errNoReference)
-		}
-	case protocol.MethodTasksGet, protocol.MethodTasksUpdate, protocol.MethodTasksCancel:
-		if protocol.HasTasksExtension(client.meta.Capabilities) {
-			cc.startCall(client, r, taskSpec)
-		} else {
-			cc.failModern(r, protocol.MissingTasksError())
-		}
+	switch {
+	case m.call == taskSpec && !protocol.HasTasksExtension(meta.Capabilities):
+		cc.failModern(r, protocol.MissingTasksError())
+	case m.call != nil:
+		cc.startCall(client, r, m.call)
+	case m.stateless != nil:
+		m.stateless(cc, client, r)
 	default:
-		cc.failModern(r, methodNotFound(method))
+		cc.listStateless(r, m.list)
 	}
 }
 
@@ -161,27 +113,15 @@ func (g *Gateway) replyModern(r *peer.Request, result []byte) bool {
 func (cc *clientConn) listStateless(r *peer.Request, kind catalog.Kind) {
 	if v := cc.g.Backends.View(); v.Settled {
 		cc.replyPage(r, kind, v.Snapshot)
-		return
+	} else {
+		cc.awaitSettled(r, func(v *catalog.View) { cc.replyPage(r, kind, v.Snapshot) })
 	}
-	ctx, cancel := context.WithCancel(cc.work.ctx)
-	if !r.OnCancel(cancelFunc(cancel)) {
-		cancel()
-		return
-	}
-	cc.work.Go(func() {
-		defer cancel()
-		if v, ok := awaitCatalog(ctx, cc.g.Backends, isSettled); ok {
-			cc.replyPage(r, kind, v.Snapshot)
-		} else {
-			cc.failModern(r, errClosing)
-		}
-	})
 }
 
 func (cc *clientConn) replyPage(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
 	page, ok := snapshot.Page(kind, r.Part(wire.PartCursor))
 	if !ok {
-		cc.failModern(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
+		cc.failModern(r, errUnknownCursor)
 		return
 	}
 	if kind == catalog.Tools {
