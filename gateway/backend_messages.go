@@ -21,8 +21,9 @@ func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *pe
 	}
 	s := g.sessions.get(from.Session)
 	if s == nil && from.Session == "" {
-		if st := g.statelessTasks.soleTaskFor(backend, r.Message); st != nil {
-			st.bridge.addInputRequest(r)
+		named := g.statelessTasks.withBackendID(backend, relatedTask(r.Message))
+		if len(named) == 1 && !named[0].modern {
+			named[0].bridge.addInputRequest(r)
 			return
 		}
 		s = g.sessions.withTask(backend, r.Message)
@@ -42,7 +43,10 @@ func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *pe
 func (g *Gateway) HandleNotification(backend string, from contract.Attribution, m wire.Message) {
 	switch m.Method() {
 	case protocol.NotificationTasksStatus, protocol.NotificationTasks:
-		g.statelessTasks.wakeListeners(backend, stringAt(m, "params", "taskId"))
+		id := stringAt(m, "params", "taskId")
+		for _, st := range g.statelessTasks.withBackendID(backend, id) {
+			st.bridge.notifyChanged() // pollTask polls the task at once
+		}
 	}
 	if client := g.statelessClients.get(from.Session); client != nil {
 		client.handleNotification(backend, from, m)
@@ -67,7 +71,8 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 	case protocol.NotificationResourceUpdated:
 		if s := g.sessions.get(from.Session); s != nil &&
 			s.lifecycle.handshake().serverDeclares("resources", "subscribe") {
-			s.notifyUpdated(backend, m)
+			s.delayedUpdates.notify(&s.clientConn, backend, m,
+				func(m wire.Message) { s.notify(m, "") })
 		}
 	case protocol.NotificationElicitationComplete:
 		id := stringAt(m, "params", "elicitationId")
@@ -144,16 +149,5 @@ func withBackendLogger(backend string, m wire.Message) wire.Message {
 func (s *Session) notify(m wire.Message, relatedTo wire.ID) {
 	if s.isReady() {
 		_ = s.peer.SendNotification(m, relatedTo)
-	}
-}
-
-// notifyUpdated forwards a resource update. While the client is backlogged, updates are delayed
-// and merged per resource.
-func (s *Session) notifyUpdated(backend string, m wire.Message) {
-	if s.isBacklogged(backend) {
-		s.delayedUpdates.add(stringAt(m, "params", "uri"), m, s.peer.Backlogged,
-			func(m wire.Message) { s.notify(m, "") })
-	} else {
-		s.notify(m, "")
 	}
 }

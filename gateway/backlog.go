@@ -23,18 +23,23 @@ type delayedUpdates struct {
 	updates map[string]wire.Message // by URI
 }
 
-// add stores the update m of a resource, and calls notify when backlogged returns false. A later
-// update replaces m. At the limit, further updates are dropped, even updates of a stored resource.
-func (d *delayedUpdates) add(uri string, m wire.Message, backlogged func() bool,
+// notify calls notify with the update m of a resource, as soon as the client is not backlogged. A
+// later update replaces m. At the limit, further updates are dropped, even updates of a stored
+// resource.
+func (d *delayedUpdates) notify(cc *clientConn, backend string, m wire.Message,
 	notify func(wire.Message)) {
+	if !cc.isBacklogged(backend) {
+		notify(m)
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.updates == nil {
 		d.updates = make(map[string]wire.Message)
-		d.retryLocked(backlogged, notify)
+		d.retryLocked(cc.backlogged, notify)
 	}
 	if len(d.updates) < maxDelayedUpdates {
-		d.updates[uri] = m
+		d.updates[stringAt(m, "params", "uri")] = m
 	}
 }
 

@@ -48,6 +48,7 @@ type clientCall struct {
 	spec *methodSpec
 	r    *peer.Request
 
+	links          *links // of the client
 	backendSession string // session of the call at the backends
 	// nil until the call is sent; not changed after a cancellation
 	backendCall contract.BackendCall
@@ -63,8 +64,6 @@ type clientKind interface {
 	// lastListed returns the snapshot of the list that the client has read; nil if the client has
 	// not read the list, or if its lists are not tracked.
 	lastListed(catalog.Kind) *catalog.Snapshot
-	// links returns the links of the client.
-	links() *links
 	// findTask returns the route of a request about a task of the client.
 	findTask(id string) (catalog.Route, bool)
 	// notFoundError returns the error for a name that is unknown or denied by the configuration.
@@ -91,12 +90,13 @@ type clientKind interface {
 
 // init sets the fields of a new call, except for kind. The name is set by begin.
 func (c *clientCall) init(conn *clientConn, r *peer.Request, spec *methodSpec,
-	client, session string) {
+	client, session string, links *links) {
 	c.CallInfo = CallInfo{
 		Session: conn.id, Client: client, Principal: conn.principal, ID: r.RemoteID(),
 		Method: r.Method(), Arguments: r.Part(wire.PartArguments), Started: time.Now(),
 	}
-	c.g, c.conn, c.spec, c.r, c.backendSession = conn.g, conn, spec, r, session
+	c.g, c.conn, c.spec, c.r = conn.g, conn, spec, r
+	c.links, c.backendSession = links, session
 }
 
 // begin notifies the observers of a new call. It returns false if the call has already ended,
@@ -188,7 +188,10 @@ func (c *clientCall) send(route catalog.Route) {
 	case c.Method == protocol.MethodCompletionComplete &&
 		!c.g.Backends.View().HasCapability(route.Backend, "completions"):
 		// no error: the gateway has offered the capability on behalf of other backends
-		c.replyResult([]byte(`{"completion":{"values":[],"hasMore":false}}`))
+		empty := []byte(`{"completion":{"values":[],"hasMore":false}}`)
+		if c.kind.reply(empty) {
+			c.end(Outcome{Kind: OK, Result: empty})
+		}
 	case c.Method == protocol.MethodResourcesSubscribe && len(c.Name) > maxURI:
 		c.reject(errURITooLong()) // the URI of a subscription is stored
 	case c.kind.prepare():
@@ -288,13 +291,6 @@ func (c *clientCall) rejectedOutcome(failure *wire.Error) Outcome {
 func (c *clientCall) reject(err *wire.Error) {
 	if c.r.Fail(err) {
 		c.finish(errorOutcome(Rejected, err))
-	}
-}
-
-// replyResult ends a call with a result that the gateway has created.
-func (c *clientCall) replyResult(result []byte) {
-	if c.kind.reply(result) {
-		c.end(Outcome{Kind: OK, Result: result})
 	}
 }
 

@@ -19,21 +19,14 @@ type continuation struct {
 	claim     *mrtr.RerunClaim // claimed when the call is sent again; nil = none
 }
 
-// hasResponses reports whether the call is sent as a continuation with the client's responses,
-// which only a modern backend may get.
-func (r *continuation) hasResponses() bool { return r != nil && !r.rerun }
-
-// isRetry reports whether the request has the members of a retry and its method allows input
-// requests.
-func (c *statelessCall) isRetry() bool {
-	_, _, retry := protocol.ReadContinuation(c.r.Message)
-	return c.spec.allowsInput && retry
-}
-
-// continueCall handles a stateless client's retry. It returns true if the request must still be
-// sent to the backend.
+// continueCall handles a request that is a retry: it has the members of a retry, and its method
+// allows input requests. It returns true if the request is no retry or must still be sent to the
+// backend.
 func (c *statelessCall) continueCall() bool {
-	responses, state, _ := protocol.ReadContinuation(c.r.Message)
+	responses, state, retry := protocol.ReadContinuation(c.r.Message)
+	if !retry || !c.spec.allowsInput {
+		return true
+	}
 	literal, _ := wire.Lookup(c.r.Part(wire.PartParams), "requestState")
 	if wire.IsNull(literal) {
 		if hasInputKeys(responses) {

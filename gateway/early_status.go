@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"slices"
+
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/wire"
 )
@@ -56,14 +58,11 @@ func (t *callTracker) takeEarlyStatuses(c *sessionCall) []wire.Message {
 }
 
 func (t *callTracker) takeEarlyStatusesLocked(c *sessionCall) (statuses []wire.Message) {
-	var others []earlyStatus
-	for _, one := range t.earlyStatuses {
+	t.earlyStatuses = slices.DeleteFunc(t.earlyStatuses, func(one earlyStatus) bool {
 		if one.call == c {
 			statuses = append(statuses, one.status)
-		} else {
-			others = append(others, one)
 		}
-	}
-	t.earlyStatuses = others
+		return one.call == c
+	})
 	return statuses
 }

@@ -48,7 +48,7 @@
 //
 // While callTracker.mu is locked, only locks of packages peer, backends and transport are taken.
 // openSessions.mu, clientConn.mu, workGroup.mu, openRequests.mu, lifecycle.mu, clientLists.mu,
-// listeners.mu, links.mu, recentIDs.mu and the locks of package quota are innermost.
+// links.mu, recentIDs.mu and the locks of package quota are innermost.
 //
 // clientCall.mu, serverRequest.mu, delayedUpdates.mu and listenRequest.mu stay locked during
 // writes, so that messages are written in order. A write does not block.
@@ -70,7 +70,6 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
-	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -152,7 +151,7 @@ type Gateway struct {
 	statelessClients statelessClients
 	suspended        suspendedCalls
 	usedTickets      mrtr.UsedTickets
-	listeners        listeners
+	listens          quota.Counter[string] // open listenRequests
 
 	statelessTasks statelessTasks
 	resultBytes    quota.Bytes           // budget for stored results of tasks and suspended calls
@@ -269,11 +268,7 @@ func (g *Gateway) RecordRejected(session, principal string, m wire.Message, err 
 		s.recordRejected(m, err)
 		return
 	}
-	client := ""
-	if protocol.IsModern(m) {
-		client = clientName(m)
-	}
-	g.Observers.record(session, client, principal, m, errorOutcome(Rejected, err))
+	g.Observers.record(session, "", principal, m, errorOutcome(Rejected, err))
 }
 
 // coalesce is the time in which catalog changes are collected into one notification.
@@ -301,8 +296,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 		for _, s := range g.sessions.all() {
 			s.notifyCatalogChanged(v.Snapshot)
 		}
-		for _, l := range g.listeners.list() {
-			l.catalogChanged(v.Snapshot)
+		for _, client := range g.statelessClients.all() {
+			for _, l := range client.listeners() {
+				l.catalogChanged(v.Snapshot)
+			}
 		}
 	}
 }

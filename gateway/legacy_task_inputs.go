@@ -147,12 +147,3 @@ func (b *legacyTaskBridge) awaitsResult() bool {
 		return true
 	}
 }
-
-// soleTaskFor returns the only task, at a legacy backend, to which a request of an uncertain
-// session is related; nil if there is no such task, or if there are several.
-func (t *statelessTasks) soleTaskFor(backend string, m wire.Message) *statelessTask {
-	if all := t.withBackendID(backend, relatedTask(m)); len(all) == 1 && !all[0].modern {
-		return all[0]
-	}
-	return nil
-}

@@ -68,7 +68,7 @@ func (c *clientCall) recordLinks(m wire.Message) {
 		!long && !hasResources():
 		return
 	}
-	add := func(uri string) { c.kind.links().add(uri, c.Route.Backend) }
+	add := func(uri string) { c.links.add(uri, c.Route.Backend) }
 	eachLink(result, add)
 	if inner, _ := wire.Lookup(result, "result"); inner != nil { // result of an ended task
 		eachLink(inner, add)

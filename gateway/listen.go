@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -53,42 +52,6 @@ const (
 	ackTimeout = 5 * time.Second
 )
 
-// listeners is the table of open listenRequests. The zero value is empty.
-type listeners struct {
-	counter quota.Counter[string]
-
-	mu  sync.Mutex
-	all map[*listenRequest]bool
-}
-
-// add adds a listenRequest. It returns false at the limit.
-func (l *listeners) add(added *listenRequest) bool {
-	if !quota.AcquireShare(&l.counter, added.client.principal, maxListens) {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all == nil {
-		l.all = make(map[*listenRequest]bool)
-	}
-	l.all[added] = true
-	return true
-}
-
-// remove removes a listenRequest. It must be called once for each successful add.
-func (l *listeners) remove(added *listenRequest) {
-	l.mu.Lock()
-	delete(l.all, added)
-	l.mu.Unlock()
-	l.counter.Release(added.client.principal)
-}
-
-func (l *listeners) list() []*listenRequest {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.all))
-}
-
 // listFilters are the members of a filter that select changes of lists.
 var listFilters = []struct {
 	name, notification, capability string
@@ -119,7 +82,8 @@ func (cc *clientConn) openListen(client *statelessClient, r *peer.Request) {
 		pendingURIs: make(map[string]bool),
 	}
 	l.ctx, l.cancel = context.WithCancel(cc.work.ctx)
-	if len(client.listeners()) >= maxListensPerClient || !cc.g.listeners.add(l) {
+	if len(client.listeners()) >= maxListensPerClient ||
+		!quota.AcquireShare(&cc.g.listens, client.principal, maxListens) {
 		l.cancel()
 		cc.failModern(r, wire.Errorf(wire.CodeInternalError,
 			"Too many subscriptions are open; wait until some have ended"))
@@ -292,13 +256,8 @@ func (l *listenRequest) isSubscribed(uri string) bool {
 func (l *listenRequest) handleNotification(backend string, m wire.Message) {
 	method := m.Method()
 	if method == protocol.NotificationResourceUpdated {
-		uri := stringAt(m, "params", "uri")
-		switch {
-		case !l.isSubscribed(uri):
-		case l.conn.isBacklogged(backend):
-			l.delayedUpdates.add(uri, m, l.conn.backlogged, l.notify)
-		default:
-			l.notify(m)
+		if l.isSubscribed(stringAt(m, "params", "uri")) {
+			l.delayedUpdates.notify(l.conn, backend, m, l.notify)
 		}
 		return
 	}
@@ -364,8 +323,8 @@ func (l *listenRequest) end() {
 	}
 	l.cancel()
 	l.conn.removeListen(l)
-	l.g.listeners.remove(l)
 	l.client.removeListener(l)
+	l.g.listens.Release(l.client.principal)
 	for uri, backend := range l.uris { // after the end, no other goroutine uses l.uris
 		l.client.unsubscribeIfUnused(backend, uri)
 	}

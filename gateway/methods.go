@@ -188,7 +188,7 @@ func resolveResource(c *clientCall, v *catalog.View) (catalog.Route, bool) {
 	if route, ok := v.ResolveResource(c.Name); ok {
 		return route, true
 	}
-	return c.kind.links().route(c.Name)
+	return c.links.route(c.Name)
 }
 
 // resolveTemplate resolves the URI template of a resource template, or the URI of a resource.

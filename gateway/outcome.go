@@ -92,10 +92,14 @@ func rejection(r *peer.Request, err *wire.Error) Outcome {
 	return Outcome{Kind: Cancelled}
 }
 
-// record notifies the observers of a request that did not become a call.
+// record notifies the observers of a request that did not become a call. If the request names its
+// client, this name replaces client.
 func (all Observers) record(session, client, principal string, m wire.Message, o Outcome) {
 	if !observed(m.Method()) {
 		return
+	}
+	if protocol.IsModern(m) {
+		client = clientName(m)
 	}
 	name := m.Name()
 	if m.Method() == protocol.MethodResourcesRead {

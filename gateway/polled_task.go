@@ -17,7 +17,7 @@ import (
 // from [sessionTasks]. For any other client the call stays open: the gateway polls the task,
 // without a time limit, until the task has ended.
 //
-//	roundTrips.finish
+//	sessionCall.finishRoundTrips
 //	   ├ the client asked for a task: sessionTasks.addPolled
 //	   └ else taskPoller.untilDone: tasks/get …, answerInputs (task_poller.go)
 //	tasks/get, result, cancel ─ taskPoller.serve (polled_task_requests.go)

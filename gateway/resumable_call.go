@@ -184,10 +184,7 @@ func (rc *resumableCall) endUndeclared(m wire.Message) {
 		rc.decline(in)
 	}
 	rc.backendCall.Cancel(nil)
-	failure := s.ClientError(rc.route.Backend)
-	if c.r.Fail(failure) {
-		c.end(Outcome{Kind: RPCError, Code: failure.Code})
-	}
+	c.failWith(s.ClientError(rc.route.Backend))
 	rc.cleanUp()
 }
 

@@ -26,15 +26,6 @@ const (
 
 var errTooManyRounds = errors.New("it keeps asking for input")
 
-// roundTrips continues a session client's call whose response is input_required or a task. It sends
-// the input requests to the client, and the call with the responses to the backend, until the
-// backend's response is final.
-type roundTrips struct {
-	c      *sessionCall
-	rounds int // responses with input requests
-	empty  int // consecutive responses without input requests
-}
-
 // startRoundTrips starts roundTrips, unless the call is cancelled.
 func (c *sessionCall) startRoundTrips(m wire.Message) {
 	c.mu.Lock()
@@ -42,7 +33,7 @@ func (c *sessionCall) startRoundTrips(m wire.Message) {
 	if !c.cancelled {
 		c.goLocked(func(ctx context.Context) {
 			defer c.unreserveTask() // no task was created
-			(&roundTrips{c: c}).run(ctx, m)
+			c.roundTrips(ctx, m)
 		})
 		return
 	}
@@ -54,46 +45,50 @@ func (c *sessionCall) startRoundTrips(m wire.Message) {
 	}
 }
 
-// run ends the call. When ctx is done, the call has already ended.
-func (rt *roundTrips) run(ctx context.Context, m wire.Message) {
+// roundTrips ends a call whose response m is input_required or a task. It sends the input requests
+// to the client, and the call with the responses to the backend, until the backend's response is
+// final. When ctx is done, the call has already ended.
+func (c *sessionCall) roundTrips(ctx context.Context, m wire.Message) {
+	rounds := 0 // responses with input requests
+	empty := 0  // consecutive responses without input requests
 	for protocol.ResultType(m.Part(wire.PartResult)) == protocol.ResultInputRequired {
 		inputs, state, err := protocol.ReadInputRequests(m.Part(wire.PartResult))
 		switch {
 		case err != nil:
-			rt.c.failWith(&peer.BadResponseError{Err: err})
+			c.failWith(&peer.BadResponseError{Err: err})
 			return
-		case rt.rounds == maxRounds || rt.empty == maxEmptyRounds:
-			rt.c.failWith(&transport.CallLostError{Err: errTooManyRounds, MayHaveRun: true})
+		case rounds == maxRounds || empty == maxEmptyRounds:
+			c.failWith(&transport.CallLostError{Err: errTooManyRounds, MayHaveRun: true})
 			return
 		}
 		var responses []byte
 		if len(inputs) == 0 { // the backend requests a retry, because it is working or overloaded
-			rt.empty++
-			if !pause(ctx, 250*time.Millisecond+rand.N(250*time.Millisecond)<<min(rt.empty, 3)) {
+			empty++
+			if !pause(ctx, 250*time.Millisecond+rand.N(250*time.Millisecond)<<min(empty, 3)) {
 				return
 			}
 		} else {
-			rt.rounds, rt.empty = rt.rounds+1, 0
+			rounds, empty = rounds+1, 0
 			var final *wire.Message
-			if responses, final = (clientInputs{rt.c, ""}).ask(ctx, inputs); ctx.Err() != nil {
+			if responses, final = (clientInputs{c, ""}).ask(ctx, inputs); ctx.Err() != nil {
 				return
 			}
 			if final != nil {
-				rt.c.forward(*final)
+				c.forward(*final)
 				return
 			}
 		}
-		resp := rt.sendAgain(ctx, responses, state)
+		resp := c.sendAgain(ctx, responses, state)
 		if ctx.Err() != nil {
 			return
 		}
 		if resp.Err != nil {
-			rt.c.failWith(startedError(resp.Err))
+			c.failWith(startedError(resp.Err))
 			return
 		}
 		m = resp.Message
 	}
-	rt.finish(ctx, m)
+	c.finishRoundTrips(ctx, m)
 }
 
 // A retryHandler receives the response to a call that is sent again, and forwards the progress to
@@ -108,20 +103,18 @@ func (r retryHandler) OnProgress(m wire.Message) { r.c.OnProgress(m) }
 
 // sendAgain sends the call again, with the client's responses and the backend's requestState,
 // and waits for the response.
-func (rt *roundTrips) sendAgain(ctx context.Context,
+func (c *sessionCall) sendAgain(ctx context.Context,
 	responses, state []byte) contract.BackendResponse {
-	c := rt.c
 	request := c.request(protocol.SetContinuation(c.backendMessage(), responses, state))
 	request.Continuation, request.ServerKey = true, c.backendCall.ServerKey()
 	handler := retryHandler{make(responseWaiter, 1), c}
 	return handler.sendAndWait(ctx, c.g.Backends.NewCall(c.Route.Backend, request, handler))
 }
 
-// finish ends the call with the final response of a modern backend. If the response is a
-// task that the client has not asked for, finish polls the task first. If the call ends
-// before the task, it cancels the task.
-func (rt *roundTrips) finish(ctx context.Context, m wire.Message) {
-	c := rt.c
+// finishRoundTrips ends the call with the final response of a modern backend. If the response is a
+// task that the client has not asked for, it polls the task first. If the call ends before the
+// task, it cancels the task.
+func (c *sessionCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 	created := m.Part(wire.PartResult)
 	if created == nil || protocol.ResultType(created) != protocol.ResultTask {
 		c.forward(c.toClientResponse(m))

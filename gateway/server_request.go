@@ -95,8 +95,10 @@ func (sr *serverRequest) send() {
 		return
 	}
 	if !sr.s.isReady() {
-		sr.rejectUnsent(wire.Errorf(wire.CodeInternalError,
-			"The client's session is not initialized, or is ending"))
+		if sr.r.Fail(wire.Errorf(wire.CodeInternalError,
+			"The client's session is not initialized, or is ending")) {
+			sr.s.calls.untrack(sr)
+		}
 		return
 	}
 	sr.state = sent
@@ -104,13 +106,6 @@ func (sr *serverRequest) send() {
 	sr.toClient.RelatedTo = sr.s.calls.track(sr).relatedID()
 	// sr.mu stays locked during sending, like c.mu in clientCall.send.
 	sr.s.peer.Send(sr.s.tasks.toClientIDs(sr.backend, sr.labelled()), &sr.toClient)
-}
-
-// rejectUnsent ends a request that was not sent to the client.
-func (sr *serverRequest) rejectUnsent(err *wire.Error) {
-	if sr.r.Fail(err) {
-		sr.s.calls.untrack(sr)
-	}
 }
 
 // labelled returns the request with the backend's label, because "Clients MUST provide UI that

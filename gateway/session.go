@@ -138,9 +138,5 @@ func (s *Session) recordRejected(m wire.Message, err *wire.Error) {
 }
 
 func (s *Session) recordCall(m wire.Message, o Outcome) {
-	client := s.lifecycle.handshake().Name
-	if protocol.IsModern(m) {
-		client = clientName(m)
-	}
-	s.g.Observers.record(s.id, client, s.principal, m, o)
+	s.g.Observers.record(s.id, s.lifecycle.handshake().Name, s.principal, m, o)
 }

@@ -33,7 +33,7 @@ type sessionCall struct {
 func startSessionCall(s *Session, r *peer.Request, spec *methodSpec) {
 	c := &sessionCall{s: s}
 	c.kind = c
-	c.init(&s.clientConn, r, spec, s.lifecycle.handshake().Name, s.id)
+	c.init(&s.clientConn, r, spec, s.lifecycle.handshake().Name, s.id, &s.links)
 	if c.begin() {
 		c.resolve()
 	}
@@ -42,8 +42,6 @@ func startSessionCall(s *Session, r *peer.Request, spec *methodSpec) {
 func (c *sessionCall) lastListed(kind catalog.Kind) *catalog.Snapshot {
 	return c.s.lists.listed(kind)
 }
-
-func (c *sessionCall) links() *links { return &c.s.links }
 
 // findTask returns the route of a task id of the session. The ids of other sessions' tasks are
 // unknown.

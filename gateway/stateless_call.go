@@ -25,17 +25,15 @@ type statelessCall struct {
 func (cc *clientConn) startCall(client *statelessClient, r *peer.Request, spec *methodSpec) {
 	c := &statelessCall{client: client}
 	c.kind = c
-	c.init(cc, r, spec, client.name, client.id)
+	c.init(cc, r, spec, client.name, client.id, &client.links)
 	client.retain()
-	if c.begin() && (!c.isRetry() || c.continueCall()) {
+	if c.begin() && c.continueCall() {
 		c.resolve()
 	}
 }
 
 // lastListed returns nil: the lists of stateless clients are not tracked.
 func (c *statelessCall) lastListed(catalog.Kind) *catalog.Snapshot { return nil }
-
-func (c *statelessCall) links() *links { return &c.client.links }
 
 func (c *statelessCall) findTask(id string) (catalog.Route, bool) {
 	st := c.g.statelessTasks.find(c.Principal, id)
@@ -74,7 +72,7 @@ func (c *statelessCall) prepare() bool {
 		return false
 	}
 	request := c.backendRequest(c.backendMessage(asTask))
-	if cont.hasResponses() {
+	if cont != nil && !cont.rerun { // with responses, which only a modern backend may get
 		request.Continuation, request.ServerKey = true, cont.serverKey
 	}
 	if !c.spec.allowsInput {

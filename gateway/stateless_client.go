@@ -70,7 +70,8 @@ var errTooManyClients = errors.New("too many different clients at once; " +
 // returns errGatewayEnding for a new client.
 func (table *statelessClients) acquire(g *Gateway, principal string,
 	meta protocol.ClientMeta) (*statelessClient, error) {
-	key := fingerprint(principal, meta)
+	key := sha256.Sum256(wire.Encode([]string{principal, meta.Revision, string(meta.Capabilities),
+		string(meta.ClientInfo), meta.LogLevel}))
 	var evicted *statelessClient
 	defer func() { evicted.close() }() // after mu is released
 	table.mu.Lock()
@@ -112,12 +113,6 @@ func (table *statelessClients) acquire(g *Gateway, principal string,
 	return client, nil
 }
 
-func fingerprint(principal string, meta protocol.ClientMeta) [sha256.Size]byte {
-	return sha256.Sum256(wire.Encode([]string{
-		principal, meta.Revision, string(meta.Capabilities), string(meta.ClientInfo), meta.LogLevel,
-	}))
-}
-
 // evictLocked removes and returns an idle client, of the given principal unless principal is "".
 // The caller must close the client. The result is nil if no client is idle.
 func (table *statelessClients) evictLocked(principal string) *statelessClient {
@@ -154,6 +149,12 @@ func (table *statelessClients) get(id string) *statelessClient {
 	return table.byID[id]
 }
 
+func (table *statelessClients) all() []*statelessClient {
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	return slices.Collect(maps.Values(table.byKey))
+}
+
 // retain adds a reference to a client that already has a reference.
 func (sc *statelessClient) retain() {
 	sc.g.statelessClients.mu.Lock()
@@ -186,17 +187,14 @@ func (sc *statelessClient) release() {
 // close ends all stateless clients with their calls. It is called when the gateway shuts down,
 // after the removal of their tasks.
 func (table *statelessClients) close() {
-	table.mu.Lock()
-	clients := slices.Collect(maps.Values(table.byKey))
-	table.mu.Unlock()
-	for _, client := range clients {
+	for _, client := range table.all() {
 		for _, rc := range client.resumableCalls() {
 			rc.abort("the gateway is ending")
 		}
 	}
 	table.mu.Lock()
 	table.closed = true
-	clients = slices.Collect(maps.Values(table.byKey))
+	clients := slices.Collect(maps.Values(table.byKey))
 	for _, client := range clients {
 		table.removeLocked(client)
 	}

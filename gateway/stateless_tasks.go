@@ -22,7 +22,8 @@ import (
 // offered tasks.
 func modernCaps(v *catalog.View) []byte {
 	all := v.Capabilities(v.Complete)
-	return protocol.ServerCapabilitiesToModern(all, hasTasks(all))
+	return protocol.ServerCapabilitiesToModern(all, protocol.HasTasksExtension(all) ||
+		catalog.Declares(all, "tasks", "requests", "tools", "call"))
 }
 
 func legacyCaps(v *catalog.View) []byte {
@@ -33,11 +34,6 @@ func legacyCaps(v *catalog.View) []byte {
 	return wire.EditObject(protocol.ServerCapabilitiesToLegacy(all), nil,
 		wire.Member{Key: "tasks",
 			Text: []byte(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)})
-}
-
-func hasTasks(capabilities []byte) bool {
-	return protocol.HasTasksExtension(capabilities) ||
-		catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
 }
 
 // withoutExecution removes the member execution from the tools of a page. Modern clients do not

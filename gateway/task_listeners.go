@@ -121,11 +121,3 @@ func (l *listenRequest) notify(m wire.Message) {
 		l.queued = append(l.queued, m)
 	}
 }
-
-// wakeListeners makes the listeners of a task poll it at once, because its backend has reported a
-// change.
-func (t *statelessTasks) wakeListeners(backend, backendID string) {
-	for _, st := range t.withBackendID(backend, backendID) {
-		st.bridge.notifyChanged()
-	}
-}

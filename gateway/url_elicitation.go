@@ -40,11 +40,8 @@ func (c *statelessCall) requestURLConsent(failure []byte) bool {
 	case len(inputs) == 0:
 		return false
 	case !mrtr.DeclaresElicitation(c.client.meta.Capabilities, "url"):
-		failure := mrtr.MissingCapabilityError([]byte(`{"elicitation":{"url":{}}}`),
-			"backend %s requires a URL elicitation", c.Route.Backend)
-		if c.r.Fail(failure) {
-			c.end(Outcome{Kind: RPCError, Code: failure.Code})
-		}
+		c.failWith(mrtr.MissingCapabilityError([]byte(`{"elicitation":{"url":{}}}`),
+			"backend %s requires a URL elicitation", c.Route.Backend))
 		return true
 	}
 	c.askURLs(newID(), inputs, suspendTimeout)
