@@ -82,8 +82,6 @@ type clientKind interface {
 	// cancelSent forwards the client's cancellation to the backend, if the call was sent.
 	cancelSent(params []byte)
 
-	// reply responds with a result that the gateway has created, if the request is still open.
-	reply(result []byte) bool
 	// ended releases the resources of a call that has ended.
 	ended()
 }
@@ -188,10 +186,8 @@ func (c *clientCall) send(route catalog.Route) {
 	case c.Method == protocol.MethodCompletionComplete &&
 		!c.g.Backends.View().HasCapability(route.Backend, "completions"):
 		// no error: the gateway has offered the capability on behalf of other backends
-		empty := []byte(`{"completion":{"values":[],"hasMore":false}}`)
-		if c.kind.reply(empty) {
-			c.end(Outcome{Kind: OK, Result: empty})
-		}
+		c.OnResponse(contract.BackendResponse{Message: wire.NewResult("0",
+			[]byte(`{"completion":{"values":[],"hasMore":false}}`))})
 	case c.Method == protocol.MethodResourcesSubscribe && len(c.Name) > maxURI:
 		c.reject(errURITooLong()) // the URI of a subscription is stored
 	case c.kind.prepare():

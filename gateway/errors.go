@@ -17,6 +17,9 @@ import (
 var errNotInitialized = wire.Errorf(wire.CodeNotInitialized,
 	"Server not initialized: send initialize, then notifications/initialized")
 
+var errInitialized = wire.Errorf(wire.CodeInvalidRequest,
+	"Invalid request: the session is initialized already")
+
 // errSessionEnding and errGatewayStopped end the calls in flight when the session or the gateway
 // ends.
 var (

@@ -8,6 +8,7 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // A sessionState is the lifecycle state of a session (MCP lifecycle, revisions up to 2025-11-25):
@@ -23,38 +24,26 @@ const (
 	closing // the client has disconnected, or the gateway is shutting down
 )
 
-// An admission is the decision about a request.
-type admission uint8
-
-const (
-	serve               admission = iota
-	queue                         // until notifications/initialized, for a limited time
-	rejectUninitialized           // -32002: not initialized
-	rejectDuplicate               // -32600: a second initialize
-	rejectUnknown                 // -32601, in every state
-	rejectClosing                 // -32603: the session is closing
-)
-
-// admit is the lifecycle table: a pure function of the state and the method. It gets no legacy
-// pings, because package peer responds to these in every state.
-func admit(s sessionState, method string) admission {
+// admit is the lifecycle table: a pure function of the state and the method of a request. It
+// returns an error, or whether the request must wait, for a limited time, for
+// notifications/initialized. It gets no legacy pings, because package peer responds to these in
+// every state.
+func admit(s sessionState, method string) (queue bool, err *wire.Error) {
 	switch {
 	case method == protocol.MethodServerDiscover:
 		// A client of a later revision sends server/discover first, to detect a legacy server. The
 		// response must not depend on the handshake.
-		return rejectUnknown
+		return false, methodNotFound(method)
 	case s == closing:
-		return rejectClosing
+		return false, errClosing
 	case method == protocol.MethodInitialize && s == uninitialized:
-		return serve
+		return false, nil
 	case method == protocol.MethodInitialize:
-		return rejectDuplicate
+		return false, errInitialized
 	case s == uninitialized:
-		return rejectUninitialized
-	case s == awaitingInitialized:
-		return queue
+		return false, errNotInitialized
 	}
-	return serve
+	return s == awaitingInitialized, nil
 }
 
 // A lifecycle is the state of a session and the result of its handshake. It queues requests that
@@ -93,17 +82,17 @@ func (l *lifecycle) handshake() *negotiated {
 	return &negotiated{}
 }
 
-// admit returns the decision about a client's request. If the decision is queue, the request is
-// queued, and expired is called if initializedTimeout expires before the queue is taken.
-func (l *lifecycle) admit(r *peer.Request, expired func()) admission {
+// admit decides about a client's request. A request that must wait is queued, and expired is called
+// if initializedTimeout expires before the queue is taken.
+func (l *lifecycle) admit(r *peer.Request, expired func()) (queued bool, err *wire.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	decision := admit(l.state, r.Method())
-	if decision == queue {
+	queued, err = admit(l.state, r.Method())
+	if queued {
 		l.startTimerLocked(expired)
 		l.queued.requests = append(l.queued.requests, r)
 	}
-	return decision
+	return queued, err
 }
 
 // queueEarly queues a backend's request like admit. It returns false, and does not queue the

@@ -4,23 +4,35 @@ import "testing"
 
 // The test covers every state with every kind of method.
 func TestMission_C_Lifecycle(t *testing.T) {
+	const serve, queue = "serve", "queue"
+	uninit, duplicate, end := errNotInitialized.Error(), errInitialized.Error(), errClosing.Error()
+	unknown := methodNotFound("server/discover").Error()
 	states := [...]sessionState{uninitialized, awaitingInitialized, ready, closing}
-	for method, want := range map[string][len(states)]admission{
-		"initialize":           {serve, rejectDuplicate, rejectDuplicate, rejectClosing},
-		"tools/list":           {rejectUninitialized, queue, serve, rejectClosing},
-		"tools/call":           {rejectUninitialized, queue, serve, rejectClosing},
-		"prompts/list":         {rejectUninitialized, queue, serve, rejectClosing},
-		"no/such":              {rejectUninitialized, queue, serve, rejectClosing},
-		"":                     {rejectUninitialized, queue, serve, rejectClosing},
-		"Initialize":           {rejectUninitialized, queue, serve, rejectClosing},
-		"server/discover":      {rejectUnknown, rejectUnknown, rejectUnknown, rejectUnknown},
-		"subscriptions/listen": {rejectUninitialized, queue, serve, rejectClosing},
+	for method, want := range map[string][len(states)]string{
+		"initialize":           {serve, duplicate, duplicate, end},
+		"tools/list":           {uninit, queue, serve, end},
+		"tools/call":           {uninit, queue, serve, end},
+		"prompts/list":         {uninit, queue, serve, end},
+		"no/such":              {uninit, queue, serve, end},
+		"":                     {uninit, queue, serve, end},
+		"Initialize":           {uninit, queue, serve, end},
+		"server/discover":      {unknown, unknown, unknown, unknown},
+		"subscriptions/listen": {uninit, queue, serve, end},
 		// sent as a request
-		"notifications/whatever": {rejectUninitialized, queue, serve, rejectClosing},
+		"notifications/whatever": {uninit, queue, serve, end},
 	} {
 		for i, s := range states {
-			if got := admit(s, method); got != want[i] {
-				t.Errorf("admit(%d, %q) = %d, want %d", s, method, got, want[i])
+			got := serve
+			switch queued, err := admit(s, method); {
+			case err != nil && queued:
+				got = "queue and " + err.Error()
+			case err != nil:
+				got = err.Error()
+			case queued:
+				got = queue
+			}
+			if got != want[i] {
+				t.Errorf("admit(%d, %q) = %s, want %s", s, method, got, want[i])
 			}
 		}
 	}

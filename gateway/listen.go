@@ -187,8 +187,11 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 // subscriptions.
 func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 	uris []string) (agreed []string) {
-	waiting := make(map[string]responseWaiter)
-	backends := make(map[string]string)
+	type pending struct {
+		uri, backend string
+		responseWaiter
+	}
+	var all []pending
 	for _, uri := range uris {
 		route, ok := v.ResolveResource(uri)
 		if !ok {
@@ -197,30 +200,26 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 		if !ok || !v.HasCapability(route.Backend, "resources", "subscribe") {
 			continue
 		}
-		w := make(responseWaiter, 1)
-		waiting[uri], backends[uri] = w, route.Backend
+		p := pending{uri, route.Backend, make(responseWaiter, 1)}
+		all = append(all, p)
 		l.mu.Lock()
 		l.pendingURIs[uri] = true
 		l.mu.Unlock()
-		l.client.subscribe(route.Backend, uri, true, w)
+		l.client.subscribe(p.backend, uri, true, p.responseWaiter)
 	}
-	for _, uri := range uris {
-		w := waiting[uri]
-		if w == nil {
-			continue
-		}
+	for _, p := range all {
 		refused, late := false, false
 		select {
-		case resp := <-w:
+		case resp := <-p.responseWaiter:
 			refused = resp.Err != nil || resp.Message.Part(wire.PartError) != nil
 		case <-ctx.Done():
 			late = true // the backend may still confirm
 		}
-		switch agrees := l.recordSubscription(uri, backends[uri], !refused && !late); {
+		switch agrees := l.recordSubscription(p.uri, p.backend, !refused && !late); {
 		case agrees:
-			agreed = append(agreed, uri)
+			agreed = append(agreed, p.uri)
 		case !refused:
-			l.client.unsubscribeIfUnused(backends[uri], uri)
+			l.client.unsubscribeIfUnused(p.backend, p.uri)
 		}
 	}
 	return agreed

@@ -178,8 +178,6 @@ func (c *sessionCall) cancelSent(params []byte) {
 	}
 }
 
-func (c *sessionCall) reply(result []byte) bool { return c.r.Reply(result) }
-
 func (c *sessionCall) ended() { c.s.calls.remove(c) }
 
 // pauseTimeout and resumeTimeout pause the timeout of the call at the backend. A request about a

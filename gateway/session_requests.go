@@ -19,18 +19,11 @@ func (s *Session) HandleRequest(r *peer.Request) {
 		s.serveModern(r, s.lifecycle.current() == closing)
 		return
 	}
-	switch s.lifecycle.admit(r, s.rejectQueued) {
-	case serve:
+	switch queued, err := s.lifecycle.admit(r, s.rejectQueued); {
+	case err != nil:
+		s.fail(r, err)
+	case !queued:
 		s.dispatch(r)
-	case rejectUninitialized:
-		s.fail(r, errNotInitialized)
-	case rejectDuplicate:
-		s.fail(r, wire.Errorf(wire.CodeInvalidRequest,
-			"Invalid request: the session is initialized already"))
-	case rejectUnknown:
-		s.fail(r, methodNotFound(r.Method()))
-	case rejectClosing:
-		s.fail(r, errClosing)
 	}
 }
 

@@ -170,7 +170,7 @@ func (t *sessionTasks) end(backend, id string) {
 
 // noteStatus marks a task as ended if the backend has reported a terminal status.
 func (t *sessionTasks) noteStatus(backend, id, status string) {
-	if slices.Contains([]string{"completed", "failed", "cancelled"}, status) {
+	if protocol.IsTerminalStatus(status) {
 		t.end(backend, id)
 	}
 }
@@ -221,7 +221,7 @@ func (t *sessionTasks) backends() map[string]bool {
 // toClientListed returns a task from a backend's list, with the client's id. It returns false
 // if the task does not belong to the session.
 func (t *sessionTasks) toClientListed(backend string, one []byte) ([]byte, bool) {
-	literal, at := wire.Lookup(one, "taskId")
+	literal, _ := wire.Lookup(one, "taskId")
 	id := wire.Unquote(literal)
 	clientID, ok := t.toClient(backend, id)
 	if !ok {
@@ -232,8 +232,7 @@ func (t *sessionTasks) toClientListed(backend string, one []byte) ([]byte, bool)
 	if clientID == id {
 		return one, true
 	}
-	text := append(append([]byte(nil), one[:at]...), wire.Quote(clientID)...)
-	return append(text, one[at+len(literal):]...), true
+	return protocol.SetTaskID(one, clientID), true
 }
 
 // toClientIDs returns a backend's message with the client's id of the related task.

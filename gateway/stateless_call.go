@@ -210,12 +210,10 @@ func (c *statelessCall) cancelSent(params []byte) {
 	}
 }
 
-func (c *statelessCall) reply(result []byte) bool { return c.g.replyModern(c.r, result) }
-
 // replyInputRequired ends the call with an input_required result. It reports whether the client's
 // request was still open.
 func (c *statelessCall) replyInputRequired(result []byte) bool {
-	if !c.reply(result) {
+	if !c.g.replyModern(c.r, result) {
 		return false
 	}
 	c.end(Outcome{Kind: InputRequired, Result: result})

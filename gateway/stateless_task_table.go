@@ -65,36 +65,23 @@ type statelessTasks struct {
 // principal's oldest ended task, at the total limit the oldest ended task of all principals. It
 // returns false if there is no such task.
 func (t *statelessTasks) reserve(principal string) bool {
+	var evicted *statelessTask
+	defer func() { evicted.release() }() // after mu is released
 	t.mu.Lock()
-	var old *statelessTask
-	switch {
-	case t.counter.Of(principal) >= maxTasks:
-		old = t.oldestLocked(func(st *statelessTask) bool {
-			return st.ended && st.principal == principal
+	defer t.mu.Unlock()
+	ofPrincipal := t.counter.Of(principal) >= maxTasks
+	if ofPrincipal || t.counter.Total() >= maxStatelessTasks {
+		i := slices.IndexFunc(t.all, func(st *statelessTask) bool {
+			return st.ended && (!ofPrincipal || st.principal == principal)
 		})
-	case t.counter.Total() >= maxStatelessTasks:
-		old = t.oldestLocked(func(st *statelessTask) bool { return st.ended })
-	default:
-		old = &statelessTask{removed: true} // room without an eviction
+		if i < 0 {
+			return false
+		}
+		evicted = t.all[i]
+		t.removeLocked(evicted)
 	}
-	if old == nil {
-		t.mu.Unlock()
-		return false
-	}
-	removed := t.removeLocked(old)
 	t.counter.Acquire(principal, math.MaxInt, math.MaxInt)
-	t.mu.Unlock()
-	if removed {
-		old.release()
-	}
 	return true
-}
-
-func (t *statelessTasks) oldestLocked(match func(*statelessTask) bool) *statelessTask {
-	if i := slices.IndexFunc(t.all, match); i >= 0 {
-		return t.all[i]
-	}
-	return nil
 }
 
 // unreserve releases a reserved slot.
@@ -162,20 +149,21 @@ func (t *statelessTasks) extendLocked(st *statelessTask, task []byte) {
 	st.timer.Reset(max(remaining, taskTTLGrace))
 }
 
-// remove removes a task and releases its resources.
+// remove removes a task and releases its resources, unless the task was already removed.
 func (t *statelessTasks) remove(st *statelessTask) {
 	t.mu.Lock()
-	removed := t.removeLocked(st)
+	removed := st.removed
+	if !removed {
+		t.removeLocked(st)
+	}
 	t.mu.Unlock()
-	if removed {
+	if !removed {
 		st.release()
 	}
 }
 
-func (t *statelessTasks) removeLocked(st *statelessTask) bool {
-	if st.removed {
-		return false
-	}
+// removeLocked removes a task. The method release must be called after mu is released.
+func (t *statelessTasks) removeLocked(st *statelessTask) {
 	st.removed = true
 	st.timer.Stop()
 	delete(t.byID, st.id)
@@ -185,7 +173,6 @@ func (t *statelessTasks) removeLocked(st *statelessTask) bool {
 	}
 	t.all = removeTask(t.all, st)
 	t.counter.Release(st.principal)
-	return true
 }
 
 func removeTask(all []*statelessTask, st *statelessTask) []*statelessTask {
@@ -195,8 +182,11 @@ func removeTask(all []*statelessTask, st *statelessTask) []*statelessTask {
 	return all
 }
 
-// release releases the resources of a removed task.
+// release releases the resources of a removed task. A nil st is ignored.
 func (st *statelessTask) release() {
+	if st == nil {
+		return
+	}
 	st.stopProgress()
 	if !st.modern {
 		st.bridge.close()
