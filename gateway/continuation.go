@@ -34,7 +34,10 @@ func (c *statelessCall) continueCall() bool {
 		}
 		return true // the backend may interpret the responses without a requestState
 	}
-	t, err := c.openTicket(state)
+	t, err := c.g.sealer.Open(state)
+	if err == nil && (t.Principal != c.client.principal || !bytes.Equal(t.Call, c.digest())) {
+		err = mrtr.ErrOtherCall
+	}
 	if err != nil {
 		return c.rejectState(err)
 	}
@@ -58,8 +61,8 @@ func (c *statelessCall) continueCall() bool {
 		Session: rc.client.id, Entry: rc.route.Original}) {
 		rc.abort("the configuration no longer permits it")
 		c.rejectUnknown()
-	} else if failure := rc.resume(c, responses); failure != nil {
-		c.reject(failure)
+	} else if err := rc.resume(c, responses); err != nil {
+		c.rejectState(err)
 	} else if c.isCancelled() { // cancelled before resume could see it
 		rc.cancelForCall(c, nil)
 	}
@@ -105,19 +108,6 @@ func (c *statelessCall) sealTicket(kind, text string, ttl time.Duration) string 
 		t.ServerKey = c.backendCall.ServerKey()
 	}
 	return c.g.sealer.Seal(t)
-}
-
-// openTicket opens a ticket in the client's request. It returns an error if the ticket is invalid,
-// has expired, or was issued to another principal or for another call.
-func (c *statelessCall) openTicket(text string) (mrtr.Ticket, error) {
-	t, err := c.g.sealer.Open(text)
-	switch {
-	case err != nil:
-		return t, err
-	case t.Principal != c.client.principal || !bytes.Equal(t.Call, c.digest()):
-		return t, mrtr.ErrOtherCall
-	}
-	return t, nil
 }
 
 // sealState converts an input_required result for the client: it seals the backend's requestState

@@ -215,7 +215,14 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 		case <-ctx.Done():
 			late = true // the backend may still confirm
 		}
-		switch agrees := l.recordSubscription(p.uri, p.backend, !refused && !late); {
+		l.mu.Lock()
+		delete(l.pendingURIs, p.uri)
+		agrees := !refused && !late && !l.ended
+		if agrees {
+			l.uris[p.uri] = p.backend
+		}
+		l.mu.Unlock()
+		switch {
 		case agrees:
 			agreed = append(agreed, p.uri)
 		case !refused:
@@ -223,19 +230,6 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 		}
 	}
 	return agreed
-}
-
-// recordSubscription records whether a backend has confirmed a subscription. It returns false if
-// the backend has not confirmed it, or if the listenRequest has ended.
-func (l *listenRequest) recordSubscription(uri, backend string, agrees bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.pendingURIs, uri)
-	if !agrees || l.ended {
-		return false
-	}
-	l.uris[uri] = backend
-	return true
 }
 
 // isSubscribed reports whether the client is subscribed to the resource with this URI, or to a

@@ -113,17 +113,15 @@ func (rc *resumableCall) expire() {
 // backend's response. If the backend has already responded, c ends with this response. If responses
 // are missing, the call is suspended again. If the call has ended or another request waits for it,
 // resume changes nothing and returns an error.
-func (rc *resumableCall) resume(c *statelessCall, responses []byte) *wire.Error {
+func (rc *resumableCall) resume(c *statelessCall, responses []byte) error {
 	rc.mu.Lock()
 	switch {
 	case rc.ended:
 		rc.mu.Unlock()
-		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v",
-			mrtr.ErrTicketExpired)
+		return mrtr.ErrTicketExpired
 	case rc.call != nil:
 		rc.mu.Unlock()
-		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v",
-			mrtr.ErrAlreadyContinued)
+		return mrtr.ErrAlreadyContinued
 	}
 	rc.timer.Stop()
 	rc.timer = nil
