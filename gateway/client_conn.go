@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,10 +26,8 @@ type clientConn struct {
 
 	clients retainedClients // used by the reading goroutine only
 
-	mu            sync.Mutex
-	listens       map[*listenRequest]bool
-	listensClosed bool      // finishListens was called
-	backlogLogged time.Time // time of the last warning of isBacklogged
+	listens       openSet[*listenRequest]
+	backlogLogged atomic.Pointer[time.Time] // last warning of isBacklogged; nil = none
 }
 
 // log returns the connection's logger. The logger is created on demand, because most connections
@@ -46,14 +42,9 @@ func (cc *clientConn) isBacklogged(backend string) bool {
 	if !cc.backlogged() {
 		return false
 	}
-	cc.mu.Lock()
-	now := time.Now()
-	logNow := now.Sub(cc.backlogLogged) >= backlogLogInterval
-	if logNow {
-		cc.backlogLogged = now
-	}
-	cc.mu.Unlock()
-	if logNow {
+	last := cc.backlogLogged.Load()
+	if (last == nil || time.Since(*last) >= backlogLogInterval) &&
+		cc.backlogLogged.CompareAndSwap(last, new(time.Now())) {
 		cc.log().Warn("notifications delayed or dropped for slow client", "backend", backend)
 	}
 	return true
@@ -83,33 +74,9 @@ func (cc *clientConn) awaitSettled(r *peer.Request, serve func(*catalog.View)) {
 	})
 }
 
-// addListen adds a subscription. It returns false, and adds nothing, after finishListens.
-func (cc *clientConn) addListen(l *listenRequest) bool {
-	cc.mu.Lock()
-	defer cc.mu.Unlock()
-	if cc.listensClosed {
-		return false
-	}
-	if cc.listens == nil {
-		cc.listens = make(map[*listenRequest]bool)
-	}
-	cc.listens[l] = true
-	return true
-}
-
-func (cc *clientConn) removeListen(l *listenRequest) {
-	cc.mu.Lock()
-	defer cc.mu.Unlock()
-	delete(cc.listens, l)
-}
-
 // finishListens ends the subscriptions when the connection is closing.
 func (cc *clientConn) finishListens() {
-	cc.mu.Lock()
-	cc.listensClosed = true
-	open := slices.Collect(maps.Keys(cc.listens))
-	cc.mu.Unlock()
-	for _, l := range open {
+	for _, l := range cc.listens.close() {
 		l.finish()
 	}
 }

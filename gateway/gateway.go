@@ -47,8 +47,8 @@
 //	delayedUpdates.mu → lifecycle.mu, listenRequest.mu
 //
 // While callTracker.mu is locked, only locks of packages peer, backends and transport are taken.
-// openSessions.mu, clientConn.mu, workGroup.mu, openRequests.mu, lifecycle.mu, clientLists.mu,
-// links.mu, recentIDs.mu and the locks of package quota are innermost.
+// openSessions.mu, openSet.mu, workGroup.mu, lifecycle.mu, clientLists.mu, links.mu, recentIDs.mu
+// and the locks of package quota are innermost.
 //
 // clientCall.mu, serverRequest.mu, delayedUpdates.mu and listenRequest.mu stay locked during
 // writes, so that messages are written in order. A write does not block.
@@ -159,7 +159,9 @@ type Gateway struct {
 
 	grace    gracePeriods
 	sessions openSessions
-	requests openRequests
+
+	requests    openSet[*openRequest] // their response is not written
+	requestWork *workGroup            // goroutines that serve requests
 }
 
 // New returns a Gateway. It does not start the backends.
@@ -175,7 +177,7 @@ func New(o Options) *Gateway {
 	}
 	g := &Gateway{Options: o, info: wire.Encode(o.Info), sealer: mrtr.NewSealer()}
 	g.grace.ctx, g.grace.end = context.WithCancel(context.Background())
-	g.requests.work = newWorkGroup()
+	g.requestWork = newWorkGroup()
 	return g
 }
 
@@ -279,7 +281,7 @@ const coalesce = 50 * time.Millisecond
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.statelessClients.close()
 	defer g.statelessTasks.removeAll()
-	defer g.requests.work.close()
+	defer g.requestWork.close()
 	v := g.Backends.View()
 	for {
 		select {
@@ -297,7 +299,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			s.notifyCatalogChanged(v.Snapshot)
 		}
 		for _, client := range g.statelessClients.all() {
-			for _, l := range client.listeners() {
+			for _, l := range client.listens.list() {
 				l.catalogChanged(v.Snapshot)
 			}
 		}

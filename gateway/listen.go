@@ -82,7 +82,7 @@ func (cc *clientConn) openListen(client *statelessClient, r *peer.Request) {
 		pendingURIs: make(map[string]bool),
 	}
 	l.ctx, l.cancel = context.WithCancel(cc.work.ctx)
-	if len(client.listeners()) >= maxListensPerClient ||
+	if len(client.listens.list()) >= maxListensPerClient ||
 		!quota.AcquireShare(&cc.g.listens, client.principal, maxListens) {
 		l.cancel()
 		cc.failModern(r, wire.Errorf(wire.CodeInternalError,
@@ -90,8 +90,8 @@ func (cc *clientConn) openListen(client *statelessClient, r *peer.Request) {
 		return
 	}
 	client.retain()
-	client.addListener(l)
-	added := cc.addListen(l)
+	client.listens.add(l)
+	added := cc.listens.add(l)
 	switch {
 	case !r.OnCancel(l):
 		l.end()
@@ -315,8 +315,8 @@ func (l *listenRequest) end() {
 		return
 	}
 	l.cancel()
-	l.conn.removeListen(l)
-	l.client.removeListener(l)
+	l.conn.listens.remove(l)
+	l.client.listens.remove(l)
 	l.g.listens.Release(l.client.principal)
 	for uri, backend := range l.uris { // after the end, no other goroutine uses l.uris
 		l.client.unsubscribeIfUnused(backend, uri)

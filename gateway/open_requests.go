@@ -3,9 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
-	"sync"
 
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
@@ -27,7 +24,7 @@ type openRequest struct {
 func (g *Gateway) ServeRequest(id, principal string, m wire.Message,
 	out transport.Writer) (cancel func()) {
 	o := &openRequest{out: out, clientConn: clientConn{g: g, id: id, principal: principal,
-		work: g.requests.work, backlogged: func() bool { return false }}}
+		work: g.requestWork, backlogged: func() bool { return false }}}
 	if out, ok := out.(interface{ Backlogged() bool }); ok {
 		o.backlogged = out.Backlogged
 	}
@@ -63,65 +60,6 @@ func (o *openRequest) Close() error { return o.out.Close() }
 func (o *openRequest) cancel() {
 	o.r.Close(nil)
 	o.g.requests.remove(o)
-}
-
-// openRequests is the table of the openRequests whose response is not written.
-type openRequests struct {
-	work *workGroup
-
-	mu      sync.Mutex
-	closing bool
-	all     map[*openRequest]struct{}
-	drained chan struct{} // closed when all is empty; nil = nobody waits
-}
-
-// add adds a request. It returns false after close.
-func (t *openRequests) add(o *openRequest) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closing {
-		return false
-	}
-	if t.all == nil {
-		t.all = make(map[*openRequest]struct{})
-	}
-	t.all[o] = struct{}{}
-	return true
-}
-
-// remove removes a request, if it is in the table.
-func (t *openRequests) remove(o *openRequest) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.all, o)
-	if len(t.all) == 0 && t.drained != nil {
-		close(t.drained)
-		t.drained = nil
-	}
-}
-
-// close makes add fail, and returns the requests in the table.
-func (t *openRequests) close() []*openRequest {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closing = true
-	return slices.Collect(maps.Keys(t.all))
-}
-
-// drain waits until the table is empty or ctx is done. It is called once, after close.
-func (t *openRequests) drain(ctx context.Context) {
-	drained := make(chan struct{})
-	t.mu.Lock()
-	if len(t.all) == 0 {
-		t.mu.Unlock()
-		return
-	}
-	t.drained = drained
-	t.mu.Unlock()
-	select {
-	case <-drained:
-	case <-ctx.Done():
-	}
 }
 
 // ShutDownRequests ends the requests of [Gateway.ServeRequest] when the gateway shuts down:

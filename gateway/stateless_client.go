@@ -33,9 +33,10 @@ type statelessClient struct {
 	refs  int         // sessions, calls, tasks and subscriptions that use the client
 	timer *time.Timer // runs for idleTTL; nil while refs > 0
 
-	mu             sync.Mutex
-	resumable      list.List // *resumableCall, not ended, the oldest first
-	listenRequests map[*listenRequest]bool
+	listens openSet[*listenRequest]
+
+	mu        sync.Mutex
+	resumable list.List // *resumableCall, not ended, the oldest first
 }
 
 const (
@@ -257,28 +258,6 @@ func (sc *statelessClient) handleRequest(backend string, from contract.Attributi
 		truncate(r.Method())))
 }
 
-// addListener and removeListener maintain the list of subscriptions.
-func (sc *statelessClient) addListener(l *listenRequest) {
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	if sc.listenRequests == nil {
-		sc.listenRequests = make(map[*listenRequest]bool)
-	}
-	sc.listenRequests[l] = true
-}
-
-func (sc *statelessClient) removeListener(l *listenRequest) {
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	delete(sc.listenRequests, l)
-}
-
-func (sc *statelessClient) listeners() []*listenRequest {
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	return slices.Collect(maps.Keys(sc.listenRequests))
-}
-
 // subscribe sends resources/subscribe or resources/unsubscribe on behalf of the client.
 func (sc *statelessClient) subscribe(backend, uri string, subscribe bool,
 	to responseWaiter) {
@@ -292,7 +271,7 @@ func (sc *statelessClient) subscribe(backend, uri string, subscribe bool,
 
 // unsubscribeIfUnused unsubscribes from a resource unless another subscriptions/listen needs it.
 func (sc *statelessClient) unsubscribeIfUnused(backend, uri string) {
-	for _, l := range sc.listeners() {
+	for _, l := range sc.listens.list() {
 		l.mu.Lock()
 		_, wanted := l.uris[uri]
 		wanted = wanted || l.pendingURIs[uri]
@@ -310,7 +289,7 @@ func (sc *statelessClient) unsubscribeIfUnused(backend, uri string) {
 func (sc *statelessClient) handleNotification(backend string, from contract.Attribution,
 	m wire.Message) {
 	if m.Method() != protocol.NotificationMessage {
-		for _, l := range sc.listeners() {
+		for _, l := range sc.listens.list() {
 			l.handleNotification(backend, m)
 		}
 		return
