@@ -177,6 +177,7 @@ func TestNOTIF_07_ChangeIsNotifiedOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		client.WantNothing()
 		listTools(t, client) // the list with b
+		synctest.Wait()      // firstPage has compared the list with the current one
 		change("c")
 		listTools(t, client) // before the notification
 		time.Sleep(time.Second)
