@@ -226,12 +226,12 @@ func TestAllocations(t *testing.T) {
 	more := 1.0
 	if info, _ := debug.ReadBuildInfo(); slices.Contains(info.Settings,
 		debug.BuildSetting{Key: "-race", Value: "true"}) {
-		more = 6
+		more = 30 // sync.Pool drops elements at random
 	}
 	r := newBenchGateway(t, 20, smallResult)
 	for m, want := range map[*wire.Message]float64{
-		new(benchToolCall(2, "tool_7_of_b19", "thirty-two bytes")): 24,
-		new(wire.NewRequest("2", "tools/list", nil)):               10,
+		new(benchToolCall(2, "tool_7_of_b19", "thirty-two bytes")): 10,
+		new(wire.NewRequest("2", "tools/list", nil)):               3,
 	} {
 		// lowest of several runs, because allocations of other goroutines are also counted
 		least := math.Inf(1)
