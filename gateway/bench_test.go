@@ -219,7 +219,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// The limits are the current numbers of allocations, 24 and 10, plus one. Two allocations of a
+// The limits are the current numbers of allocations, 10 and 3, plus one. Two allocations of a
 // call are in the harness, and two are for the journal record, which another goroutine encodes.
 // The race detector adds a few.
 func TestAllocations(t *testing.T) {

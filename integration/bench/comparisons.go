@@ -108,25 +108,31 @@ func (r *benchmark) allComparisons() []comparison {
 
 // targets returns the targets for two cores, with an audit record for each call.
 func targets(r *report) []target {
-	pipes, web := axis{stdio, stdio}.String(), axis{http1, http1}.String()
-	of := func(comparison string, inFlight, size int) figures {
-		return r.find(comparison, workload{inFlight, size}, "gateway")
-	}
-	all := []target{
-		{Name: "stdio→stdio, 1 in flight, 32 B: p50", Bound: 1.25, Found: of(pipes, 1, 32).P50Ratio,
-			Unit: "×"},
-		{Name: "stdio→stdio, 32 in flight, 32 B: calls per second", Bound: 0.75,
-			Found: of(pipes, 32, 32).RateRatio, Unit: "×", AtLeast: true},
-		{Name: "stdio→stdio, 1 in flight, 1 MiB each way: p50", Bound: 1.5,
-			Found: of(pipes, 1, 1<<20).P50Ratio, Unit: "×"},
-		{Name: "stdio→stdio, 32 in flight, 32 B: CPU per call", Bound: 2.5,
-			Found: of(pipes, 32, 32).CPURatio, Unit: "×"},
-		{Name: "HTTP→HTTP, 1 in flight, 32 B: p50", Bound: 1.25, Found: of(web, 1, 32).P50Ratio,
-			Unit: "×"},
-		{Name: "HTTP→HTTP, 32 in flight, 32 B: calls per second", Bound: 0.9,
-			Found: of(web, 32, 32).RateRatio, Unit: "×", AtLeast: true},
-		{Name: "HTTP→HTTP, 32 in flight, 32 B: CPU per call", Bound: 2.5,
-			Found: of(web, 32, 32).CPURatio, Unit: "×"},
+	var all []target
+	for _, t := range []struct {
+		axis           axis
+		inFlight, size int
+		name           string
+		bound          float64
+		unit           string
+		atLeast        bool
+		found          func(figures) float64
+	}{
+		{axis{stdio, stdio}, 1, 32, "p50", 1.15, "×", false, p50Ratio},
+		{axis{stdio, stdio}, 32, 32, "calls per second", 0.65, "×", true, rateRatio},
+		{axis{stdio, stdio}, 32, 32, "CPU per call", 3, "×", false, cpuRatio},
+		{axis{stdio, stdio}, 1, 1 << 20, "p50", 1.5, "×", false, p50Ratio},
+		{axis{http1, http1}, 1, 32, "p50", 1.1, "×", false, p50Ratio},
+		{axis{http1, http1}, 32, 32, "calls per second", 1, "×", true, rateRatio},
+		{axis{http1, http1}, 32, 32, "CPU per call", 1.2, "×", false, cpuRatio},
+		{axis{http1, http1}, 32, 32, "resident", 24, "MB", false, residentMB},
+		{axis{http1, http1}, 1, 1 << 20, "p50", 1.5, "×", false, p50Ratio},
+		{axis{http1, stdio}, 1, 32, "p50", 1.25, "×", false, p50Ratio},
+	} {
+		f := r.find(t.axis.String(), workload{t.inFlight, t.size}, "gateway")
+		all = append(all, target{Name: fmt.Sprintf("%s, %d in flight, %s: %s", t.axis, t.inFlight,
+			bytesText(t.size), t.name), Bound: t.bound, Found: t.found(f), Unit: t.unit,
+			AtLeast: t.atLeast})
 	}
 	for _, t := range []target{
 		{Name: besideSlow, Bound: 1.5, Unit: "×"},
@@ -143,3 +149,8 @@ func targets(r *report) []target {
 	}
 	return all
 }
+
+func p50Ratio(f figures) float64   { return f.P50Ratio }
+func rateRatio(f figures) float64  { return f.RateRatio }
+func cpuRatio(f figures) float64   { return f.CPURatio }
+func residentMB(f figures) float64 { return float64(f.RSS) / 1e6 }
