@@ -78,7 +78,8 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 		id := stringAt(m, "params", "elicitationId")
 		if s := g.sessions.where(from.Session,
 			func(s *Session) bool { return s.urlElicitations.has(backend, id) }); s != nil {
-			s.notify(m, "")
+			s.delayedUpdates.notify(&s.clientConn, backend, m,
+				func(m wire.Message) { s.notify(m, "") })
 		}
 	case protocol.NotificationTasksStatus:
 		g.forwardTaskStatus(backend, from, m)
@@ -87,6 +88,9 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 	}
 }
 
+// forwardTaskStatus forwards the status of a task to the client that knows the task, unless the
+// client is backlogged: requestors "MUST NOT rely on receiving this notification" (tasks,
+// 2025-11-25), and poll the task.
 func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m wire.Message) {
 	if err := protocol.CheckTask(m.Part(wire.PartParams)); err != nil {
 		g.Log.Debug("ambiguous task status dropped", "backend", backend, "method", m.Method(),
@@ -105,7 +109,7 @@ func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m
 		return
 	}
 	s.tasks.noteStatus(backend, id, stringAt(m, "params", "status"))
-	if clientID, ok := s.tasks.toClient(backend, id); ok {
+	if clientID, ok := s.tasks.toClient(backend, id); ok && !s.isBacklogged(backend) {
 		s.notify(replaceID(m, id, clientID, "params", "taskId"), "")
 	}
 }

@@ -4,32 +4,39 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
 const (
-	// maxDelayedUpdates bounds the resources with a delayed update, per session or subscription.
+	// maxDelayedUpdates bounds the delayed notifications of a session or subscription.
 	maxDelayedUpdates = 1024
+	// maxDelayedSize bounds the size of one delayed notification, in bytes. Longer ones are
+	// dropped.
+	maxDelayedSize = 16 << 10
 	// delayedUpdateRetry is the interval between attempts to send delayed updates.
 	delayedUpdateRetry = 100 * time.Millisecond
 	// backlogLogInterval is the minimum interval between two warnings of a session.
 	backlogLogInterval = 10 * time.Second
 )
 
-// delayedUpdates are resource updates that wait until the client is no longer backlogged. The
-// zero value is empty.
+// delayedUpdates are updates of resources, and completions of URL elicitations, that wait until the
+// client is no longer backlogged. The zero value is empty.
 type delayedUpdates struct {
 	mu      sync.Mutex
-	updates map[string]wire.Message // by URI
+	updates map[string]wire.Message // by method, and URI or id of the elicitation
 }
 
-// notify calls notify with the update m of a resource, as soon as the client is not backlogged. A
-// later update replaces m. At the limit, further updates are dropped, even updates of a stored
-// resource.
+// notify calls notify with the notification m, as soon as the client is not backlogged. A later
+// notification about the same resource or elicitation replaces m. At a limit, further notifications
+// are dropped, even if one about the same object is stored.
 func (d *delayedUpdates) notify(cc *clientConn, backend string, m wire.Message,
 	notify func(wire.Message)) {
 	if !cc.isBacklogged(backend) {
 		notify(m)
+		return
+	}
+	if len(m.Raw()) > maxDelayedSize {
 		return
 	}
 	d.mu.Lock()
@@ -39,7 +46,11 @@ func (d *delayedUpdates) notify(cc *clientConn, backend string, m wire.Message,
 		d.retryLocked(cc.backlogged, notify)
 	}
 	if len(d.updates) < maxDelayedUpdates {
-		d.updates[stringAt(m, "params", "uri")] = m
+		id := stringAt(m, "params", "uri")
+		if m.Method() == protocol.NotificationElicitationComplete {
+			id = stringAt(m, "params", "elicitationId")
+		}
+		d.updates[m.Method()+" "+id] = m
 	}
 }
 

@@ -91,3 +91,94 @@ func TestBacklog_FloodingBackendKeepsSession(t *testing.T) {
 		s.Closed(nil)
 	})
 }
+
+// Progress and statuses of a task are dropped while the client is backlogged. Completions of an
+// elicitation are merged, and sent when the client has read the queued messages.
+func TestBacklog_FloodAboutTaskKeepsSession(t *testing.T) {
+	const (
+		progress  = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`
+		status    = `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t","status":"working"}}`
+		completed = `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e"}}`
+	)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		conn, client := mcptest.NewPeer(t, "client")
+		slow := &backloggedConn{Conn: conn}
+		s, closed := h.openSession(slow)
+		client.Initialize("2025-11-25", `{"elicitation":{"url":{}}}`)
+		gh := h.nextProcess("gh")
+		gh.ServeHandshake(tasksHandshake)
+		gh.ServeToolsList(jobTools)
+		listTools(t, client)
+		client.Send(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"job","task":{},"_meta":{"progressToken":"p"}}}`)
+		job := gh.WantRequest("tools/call")
+		gh.SendResult(job.ID(), `{"task":{"taskId":"t","status":"working"}}`)
+		client.Next()
+		client.Send(toolsCall("2", "plain"))
+		plain := gh.WantRequest("tools/call")
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"r","method":"elicitation/create","params":{"mode":"url","url":"https://a.example","message":"m","elicitationId":"e"}}`)
+		client.SendResult(client.WantRequest("elicitation/create").ID(), `{"action":"accept"}`)
+		gh.Next()
+
+		slow.slow.Store(true)
+		for range 100 {
+			gh.Sendf(progress, job.Token())
+			gh.Send(status)
+			gh.Send(completed)
+		}
+		time.Sleep(time.Second)
+		client.WantNothing()
+		slow.slow.Store(false)
+		time.Sleep(time.Second)
+		client.Want(completed)
+		client.WantNothing()
+		gh.Send(status)
+		client.Want(status)
+		gh.SendResult(plain.ID(), `{}`)
+		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		conn.Close()
+		<-closed
+		s.Closed(nil)
+	})
+}
+
+// The changes of a task are merged while the subscriber is backlogged.
+func TestBacklog_TaskChangesAreMerged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		conn, client := mcptest.NewPeer(t, "client")
+		slow := &backloggedConn{Conn: conn}
+		s, closed := h.openSession(slow)
+		client.Send(modernRequest("0", "tools/list", "", tasksCap))
+		gh := h.nextProcess("gh")
+		gh.ServeHandshake(tasksHandshake)
+		gh.ServeToolsList(jobTools)
+		client.Next()
+		task := createTask(t, client, gh, "")
+		client.Send(modernRequest(`"l"`, "subscriptions/listen",
+			`"notifications":{"taskIds":[`+task+`]},`, tasksCap))
+		poll := func(status string) {
+			gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"taskId":"t1",`+status+`}`)
+		}
+		poll(`"status":"working"`)
+		client.WantNotification("notifications/subscriptions/acknowledged")
+
+		slow.slow.Store(true)
+		poll(`"status":"working","statusMessage":"a"`)
+		poll(`"status":"working","statusMessage":"b"`)
+		poll(`"status":"cancelled"`)
+		time.Sleep(time.Minute)
+		client.WantNothing()
+		slow.slow.Store(false)
+		time.Sleep(time.Second)
+		m := client.WantNotification("notifications/tasks")
+		wantText(t, "status", paramAt(t, m, "status"), `"cancelled"`)
+		time.Sleep(time.Minute)
+		client.WantNothing()
+		conn.Close()
+		<-closed
+		s.Closed(nil)
+	})
+}

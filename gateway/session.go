@@ -23,7 +23,7 @@ type Session struct {
 	clientTasks     recentIDs      // ids of tasks at the client, created for backends
 	urlElicitations recentIDs      // ids of URL elicitations sent to the client
 	links           links          // resource URIs in the client's results
-	delayedUpdates  delayedUpdates // resource updates held back while the client is backlogged
+	delayedUpdates  delayedUpdates // held back while the client is backlogged
 
 	lifecycle lifecycle
 	lists     clientLists

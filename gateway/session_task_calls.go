@@ -110,10 +110,14 @@ func (c *sessionCall) toClientResponse(m wire.Message) wire.Message {
 }
 
 // relayProgress forwards the progress of a call that has become a task, until stop is called. The
-// notifications use the stream of the client's tasks/result request, if that request is open.
+// notifications use the stream of the client's tasks/result request, if that request is open. They
+// are dropped while the client is backlogged.
 func (c *sessionCall) relayProgress() (stop func()) {
 	s, backend := c.s, c.Route.Backend
 	return c.backendCall.RelayProgress(func(m wire.Message) {
+		if s.isBacklogged(backend) {
+			return
+		}
 		relatedTo := s.calls.origin(backend, contract.Attribution{}, m).relatedID()
 		s.notify(s.tasks.toClientIDs(backend, m), relatedTo)
 	})

@@ -75,6 +75,7 @@ func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (id
 
 // pollTask notifies the client of each change of a task until the task has ended or is unknown, or
 // ctx is done. It does not notify the client of the status working if this is the initial status.
+// While the client is backlogged, changes are merged.
 func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 	lastSent, first := "", true
 	for {
@@ -89,11 +90,15 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 			status := protocol.TaskStatus(task)
 			now := string(wire.EditObject(task,
 				func(key string) bool { return key == "lastUpdatedAt" || key == "_meta" }))
-			if now != lastSent && !(first && status == protocol.TaskWorking) {
+			isNew := now != lastSent && !(first && status == protocol.TaskWorking)
+			first = false
+			if isNew && l.conn.isBacklogged(st.backend) {
+				break // a later poll notifies the client
+			}
+			if isNew {
 				l.notify(protocol.NewTaskNotification(task))
 			}
-			lastSent, first = now, false
-			if protocol.IsTerminalStatus(status) {
+			if lastSent = now; protocol.IsTerminalStatus(status) {
 				return
 			}
 		}

@@ -61,7 +61,8 @@ func (t *taskPoller) untilDone(ctx context.Context, task []byte) (wire.Message, 
 		if _, final := p.last(); final {
 			return p.cancelledError(), true
 		}
-		if p.setStatus(protocol.TaskToLegacy(task)) && p.clientID != "" {
+		if p.setStatus(protocol.TaskToLegacy(task)) && p.clientID != "" &&
+			!c.conn.isBacklogged(p.backend) {
 			last, _ := p.last()
 			c.s.notify(wire.NewNotification(protocol.NotificationTasksStatus,
 				protocol.SetTaskID(last, p.clientID)), "")
@@ -159,7 +160,8 @@ func (t *progressSynthesizer) maybeReport(task []byte) {
 	literal, _ := wire.Lookup(task, "statusMessage")
 	message := string(literal)
 	if token == "" || t.c.sawProgress.Load() ||
-		message == t.lastMessage && time.Since(t.last) < progressInterval {
+		message == t.lastMessage && time.Since(t.last) < progressInterval ||
+		t.c.conn.isBacklogged(t.c.Route.Backend) {
 		return
 	}
 	t.count++
