@@ -132,9 +132,9 @@ func (b *legacyTaskBridge) awaitResult(ctx context.Context) (*resultRequest, err
 		case <-ctx.Done():
 			return nil, peer.ErrCancelled
 		}
-		if !rr.early || !errors.Is(rr.response.Err, peer.ErrCancelled) {
+		if !rr.refused() && (!rr.early || !errors.Is(rr.response.Err, peer.ErrCancelled)) {
 			return rr, rr.response.Err
-		} // abandoned by another caller: send a new request
+		} // refused, or abandoned by another caller: send a new request
 	}
 	return nil, nil
 }
@@ -194,19 +194,26 @@ func (rr *resultRequest) outcome() protocol.TaskOutcome {
 		Error: rr.response.Message.Part(wire.PartError)}
 }
 
+// refused reports whether the backend has responded with an error to a request that was sent before
+// the task had ended. Such an error is not the outcome of the task. If it is, the backend responds
+// with it again after the task has ended.
+func (rr *resultRequest) refused() bool {
+	return rr.early && rr.response.Message.Part(wire.PartError) != nil
+}
+
 // OnProgress implements contract.CallHandler.
 func (rr *resultRequest) OnProgress(wire.Message) {}
 
-// OnResponse implements contract.CallHandler. If the request failed or the byte budget is
-// exhausted, the response is not stored and the next caller sends a new request. When the backend
-// has responded, OnResponse declines the open input requests.
+// OnResponse implements contract.CallHandler. If the request failed or was refused, or the byte
+// budget is exhausted, the response is not stored and the next caller sends a new request. When the
+// backend has responded with the outcome, OnResponse declines the open input requests.
 func (rr *resultRequest) OnResponse(resp contract.BackendResponse) {
 	rr.response = resp
 	b := rr.bridge
 	b.mu.Lock()
 	var open []*mrtr.PendingInput
 	wanted := b.result == rr // not abandoned
-	if resp.Err == nil {
+	if resp.Err == nil && !rr.refused() {
 		open = b.inputs.TakeAll()
 		size := len(resp.Message.Raw())
 		if wanted && !b.closed && b.task.g.resultBytes.Acquire(size, maxResultBytes) {

@@ -189,8 +189,10 @@ func TestStatelessTasks_NoInputAndError(t *testing.T) {
 		result := gh.WantRequest("tasks/result")
 		wantText(t, "no inputs", nextWithoutServerInfo(client),
 			`{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
-		gh.SendError(result.ID(), `{"code":-32000,"message":"no","data":1.0}`)
+		const failure = `{"code":-32000,"message":"no","data":1.0}`
+		gh.SendError(result.ID(), failure) // may be a refusal: the gateway requests it again
 		getTask(client, gh, task, `{"taskId":"t1","status":"failed","ttl":null}`)
+		gh.SendError(gh.WantRequest("tasks/result").ID(), failure)
 		wantText(t, "failed", nextWithoutServerInfo(client),
 			`{"resultType":"complete","error":{"code":-32000,"message":"no","data":1.0},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
 	})
@@ -414,5 +416,59 @@ func TestStatelessTasks_ListenLegacyBackend(t *testing.T) {
 		time.Sleep(time.Hour)
 		gh.WantNothing()
 		client.WantNothing()
+	})
+}
+
+// A legacy backend refuses a tasks/result that was sent before the end of the task. The refusal is
+// not the outcome of the task, and does not decline the task's input requests.
+func TestStatelessTasks_RefusedEarlyResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, "")
+		gh.Send(
+			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`)
+		refuse := func() {
+			getTask(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":60000}`)
+			gh.SendError(gh.WantRequest("tasks/result").ID(),
+				`{"code":-32603,"message":"try again later"}`)
+			got := nextWithoutServerInfo(client)
+			if !strings.Contains(got, `"status":"input_required"`) {
+				t.Errorf("the client got %s", got)
+			}
+		}
+		refuse()
+		refuse()
+		time.Sleep(time.Second)
+		gh.WantNothing() // the user was not asked
+		client.Send(taskRequest(`"a"`, "tasks/update", task,
+			`"inputResponses":{"q1":{"action":"decline"}},`))
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"decline"}}`)
+		client.Next()
+		getTask(client, gh, task, `{"taskId":"t1","status":"completed","ttl":60000}`)
+		gh.SendResult(gh.WantRequest("tasks/result").ID(), `{"content":[]}`)
+		got := nextWithoutServerInfo(client)
+		if !strings.Contains(got, `"status":"completed"`) {
+			t.Errorf("the client got %s", got)
+		}
+	})
+}
+
+// A tasks/result that was sent before the end of the task, and is refused after the end, is sent
+// again.
+func TestStatelessTasks_EarlyResultRefusedAfterEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, "")
+		getTask(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":60000}`)
+		early := gh.WantRequest("tasks/result")
+		nextWithoutServerInfo(client)
+		getTask(client, gh, task, `{"taskId":"t1","status":"failed","ttl":60000}`)
+		synctest.Wait()
+		gh.SendError(early.ID(), `{"code":-32603,"message":"it has not ended"}`)
+		gh.SendError(gh.WantRequest("tasks/result").ID(), `{"code":-32603,"message":"outcome"}`)
+		got := nextWithoutServerInfo(client)
+		if !strings.Contains(got, `"message":"outcome"`) {
+			t.Errorf("the client got %s", got)
+		}
 	})
 }
