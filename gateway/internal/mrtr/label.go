@@ -19,17 +19,25 @@ func WithLabel(backend string, m wire.Message) wire.Message {
 // Label returns the prefix of a backend's elicitation messages.
 func Label(backend string) string { return "[" + backend + "] " }
 
-// LabelInputs adds the backend's label to the elicitations in a result's inputRequests.
+// LabelInputs adds the backend's label to the elicitations in a result's inputRequests. All other
+// bytes stay.
 func LabelInputs(backend string, m wire.Message) wire.Message {
 	requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
-	wire.Members(requests, func(key string, one []byte, _ int) {
+	front := wire.Quote(Label(backend))
+	front = front[:len(front)-1]
+	var labelled []byte
+	done := 0 // end of the text in labelled
+	wire.Members(requests, func(_ string, one []byte, at int) {
 		method, _ := wire.Lookup(one, "method")
-		text, _ := wire.Lookup(one, "params", "message")
+		text, inOne := wire.Lookup(one, "params", "message")
 		if wire.Unquote(method) == protocol.MethodElicitationCreate && len(text) > 0 &&
 			text[0] == '"' {
-			m, _ = m.Set(wire.PrependString(Label(backend), text), "result", "inputRequests",
-				key, "params", "message")
+			labelled = append(append(labelled, requests[done:at+inOne]...), front...)
+			done = at + inOne + len(`"`)
 		}
 	})
+	if done > 0 {
+		m, _ = m.Set(append(labelled, requests[done:]...), "result", "inputRequests")
+	}
 	return m
 }
