@@ -34,6 +34,13 @@ func (g *Gateway) SuspendedCalls() int {
 	return len(g.suspended.byID)
 }
 
+// QueuedRequests returns the number of requests that wait for notifications/initialized.
+func (s *Session) QueuedRequests() int {
+	s.lifecycle.mu.Lock()
+	defer s.lifecycle.mu.Unlock()
+	return len(s.lifecycle.queued.requests) + len(s.lifecycle.queued.serverRequests)
+}
+
 // StatelessTasks returns the number of tasks of stateless clients.
 func (g *Gateway) StatelessTasks() int {
 	g.statelessTasks.mu.Lock()

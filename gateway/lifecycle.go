@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,8 +61,8 @@ type lifecycle struct {
 
 // queuedRequests are requests that wait for notifications/initialized.
 type queuedRequests struct {
-	requests       []*peer.Request  // of the client; their number is bounded by MaxInFlight
-	serverRequests []*serverRequest // of backends
+	requests       []*peer.Request  // of the client, open; their number is bounded by MaxInFlight
+	serverRequests []*serverRequest // of backends, open; bounded by callTracker.reserveRequest
 }
 
 // initializedTimeout is the time for which a request waits for notifications/initialized. On some
@@ -105,6 +106,33 @@ func (l *lifecycle) queueEarly(sr *serverRequest, expired func()) bool {
 	}
 	l.startTimerLocked(expired)
 	l.queued.serverRequests = append(l.queued.serverRequests, sr)
+	return true
+}
+
+// withdraw removes a cancelled request from the queue. It returns false if the request is not
+// queued.
+func (l *lifecycle) withdraw(r *peer.Request) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return withdrawLocked(l, &l.queued.requests, r)
+}
+
+// withdrawEarly removes a cancelled request of a backend from the queue, if it is queued.
+func (l *lifecycle) withdrawEarly(sr *serverRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	withdrawLocked(l, &l.queued.serverRequests, sr)
+}
+
+func withdrawLocked[R comparable](l *lifecycle, queue *[]R, r R) bool {
+	i := slices.Index(*queue, r)
+	if i < 0 {
+		return false
+	}
+	*queue = slices.Delete(*queue, i, i+1)
+	if len(l.queued.requests)+len(l.queued.serverRequests) == 0 {
+		l.timer.Stop()
+	}
 	return true
 }
 

@@ -249,3 +249,46 @@ func TestPolledTask_BackendEnds_OutcomeUnknown(t *testing.T) {
 		}
 	})
 }
+
+// A request that is cancelled before notifications/initialized leaves the queue, in which
+// MaxInFlight bounds the requests. A later request waits the whole time for the notification.
+func TestInitialized_CancelledRequestsLeaveQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{inFlight: 4, singleClient: true}, "gh")
+		conn, client := mcptest.NewPeer(t, "client")
+		s, closed := h.openSession(conn)
+		client.Send(
+			`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"x","version":"1"}}}`)
+		client.Next()
+		gh := h.nextProcess("gh")
+		gh.ServeHandshake("")
+		gh.WantRequest("tools/list")
+		const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"%s"}}`
+		for n := range 100 {
+			id := fmt.Sprint("r", n)
+			client.Send(toolsCall(`"`+id+`"`, "x"))
+			client.Sendf(cancelled, id)
+			gh.Sendf(`{"jsonrpc":"2.0","id":%q,"method":"roots/list"}`, id)
+			gh.Sendf(cancelled, id)
+		}
+		synctest.Wait()
+		if n := s.QueuedRequests(); n != 0 {
+			t.Errorf("%d cancelled requests are queued", n)
+		}
+		if records := h.auditRecords(); len(records) != 100 ||
+			!strings.Contains(records[99], "outcome=cancelled") {
+			t.Errorf("%d records, the last is %s", len(records), records[len(records)-1])
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		client.Send(toolsCall("1", "x"))
+		if m := client.NextMessage(); m.ID() != "1" || time.Since(began) != 2*time.Second {
+			t.Errorf("got %s after %v", m.Raw(), time.Since(began))
+		}
+		client.WantNothing()
+		gh.WantNothing()
+		conn.Close()
+		<-closed
+		s.Closed(nil)
+	})
+}

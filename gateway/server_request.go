@@ -154,6 +154,7 @@ func (sr *serverRequest) HandleCancel(params []byte) {
 	if wasSent {
 		sr.toClient.Cancel(params)
 	} else {
+		sr.s.lifecycle.withdrawEarly(sr)
 		sr.s.calls.untrack(sr)
 	}
 }

@@ -22,7 +22,11 @@ func (s *Session) HandleRequest(r *peer.Request) {
 	switch queued, err := s.lifecycle.admit(r, s.rejectQueued); {
 	case err != nil:
 		s.fail(r, err)
-	case !queued:
+	case queued:
+		if q := (queuedRequest{s, r}); !r.OnCancel(q) {
+			q.HandleCancel(nil)
+		}
+	default:
 		s.dispatch(r)
 	}
 }
@@ -72,6 +76,19 @@ func (s *Session) HandleNotification(m wire.Message, _ peer.Origin) {
 }
 
 func (s *Session) isReady() bool { return s.lifecycle.current() == ready }
+
+// A queuedRequest is a client's request that waits for notifications/initialized.
+type queuedRequest struct {
+	s *Session
+	r *peer.Request
+}
+
+// HandleCancel implements peer.CancelHandler.
+func (q queuedRequest) HandleCancel([]byte) {
+	if q.s.lifecycle.withdraw(q.r) {
+		q.s.recordCall(q.r.Message, Outcome{Kind: Cancelled})
+	}
+}
 
 // serveQueued handles requests that have waited for notifications/initialized, when the handshake
 // or the session has ended.
