@@ -21,6 +21,16 @@ func callTask(ctx context.Context, b Backends, backend string,
 	return resp
 }
 
+// cancelTask sends tasks/cancel, without waiting for the response, because no client knows the task
+// or waits for it. A legacy backend that does not support tasks/cancel gets no request.
+func cancelTask(b Backends, session string, task scopedID, modern bool) {
+	if modern || b.View().HasCapability(task.backend, "tasks", "cancel") {
+		m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(task.id))
+		r := contract.BackendRequest{Message: m, Session: session, AllowTask: true}
+		b.NewCall(task.backend, r, make(responseWaiter, 1)).Send()
+	}
+}
+
 // callBackend sends a request to a backend and waits for the response. When ctx is done, it cancels
 // the request.
 func callBackend(ctx context.Context, b Backends, backend string,

@@ -47,6 +47,8 @@ type settings struct {
 	singleClient        bool
 	sharing             map[string]string // "" = shared
 	generation          map[string]string // "" = legacy
+	// replaces the Backends that the gateway uses; nil = none
+	wrap func(gateway.Backends) gateway.Backends
 }
 
 // newGateway creates a gateway as main does, with backends that dial connects to, and runs the
@@ -85,8 +87,12 @@ func newGateway(t testing.TB, o settings, names []string, dial func(string) (tra
 	if o.observer != nil {
 		observers = append(observers, o.observer)
 	}
+	var used gateway.Backends = set
+	if o.wrap != nil {
+		used = o.wrap(set)
+	}
 	g := gateway.New(gateway.Options{
-		Backends: set, Observers: observers, Info: info,
+		Backends: used, Observers: observers, Info: info,
 		MaxInFlight: o.inFlight, MaxStatelessClients: o.maxStatelessClients, Grace: o.grace,
 		DrainTimeout: cmp.Or(o.drain, 500*time.Millisecond), Log: log, Mask: o.mask,
 	})

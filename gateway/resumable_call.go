@@ -73,16 +73,21 @@ func (rc *resumableCall) OnResponse(resp contract.BackendResponse) {
 	rc.mu.Lock()
 	if rc.ended {
 		rc.mu.Unlock()
+		rc.cancelCreatedTask(resp)
 		return
 	}
 	c, open := rc.call, rc.inputs.TakeAll()
+	stored := false
 	if c == nil {
-		rc.storeResponseLocked(resp) // for the client's next request
+		stored = rc.storeResponseLocked(resp) // for the client's next request
 	} else {
 		rc.endLocked()
 	}
 	rc.mu.Unlock()
 	rc.reassign(open)
+	if c == nil && !stored {
+		rc.cancelCreatedTask(resp)
+	}
 	if c != nil {
 		c.OnResponse(resp)
 		rc.cleanUp()
@@ -93,15 +98,18 @@ var errResponseDropped = errors.New("it has responded, and there was no room to 
 	"the response until the client came back")
 
 // storeResponseLocked stores a response for which no request waits. If the shared byte budget is
-// exhausted, it stores an error instead, which says that the backend has responded.
-func (rc *resumableCall) storeResponseLocked(resp contract.BackendResponse) {
+// exhausted, it returns false and stores an error instead, which says that the backend has
+// responded.
+func (rc *resumableCall) storeResponseLocked(resp contract.BackendResponse) (stored bool) {
 	size := len(resp.Message.Raw())
-	if !rc.client.g.resultBytes.Acquire(size, maxResultBytes) {
+	stored = rc.client.g.resultBytes.Acquire(size, maxResultBytes)
+	if !stored {
 		size = 0
 		resp = contract.BackendResponse{
 			Err: &transport.CallLostError{Err: errResponseDropped, MayHaveRun: true}}
 	}
 	rc.response, rc.storedBytes = &resp, size
+	return stored
 }
 
 // endLocked ends the call. cleanUp must be called after mu is released.
@@ -221,14 +229,16 @@ func cancelParams(reason string) []byte {
 }
 
 // cancelAndUnlock ends the call, reassigns its input requests, and cancels the call at the backend
-// unless the backend has responded. It unlocks mu.
+// or, if the backend has responded with a task, the task. It unlocks mu.
 func (rc *resumableCall) cancelAndUnlock(params []byte) {
-	open, answered := rc.inputs.TakeAll(), rc.response != nil
+	open, response := rc.inputs.TakeAll(), rc.response
 	rc.endLocked()
 	rc.mu.Unlock()
 	rc.reassign(open)
-	if !answered {
+	if response == nil {
 		rc.backendCall.Cancel(params)
+	} else {
+		rc.cancelCreatedTask(*response)
 	}
 	rc.cleanUp()
 }

@@ -38,11 +38,7 @@ func (c *sessionCall) startRoundTrips(m wire.Message) {
 		return
 	}
 	c.unreserveTask()
-	result := m.Part(wire.PartResult)
-	if id := protocol.TaskID(result); protocol.ResultType(result) == protocol.ResultTask &&
-		id != "" && len(id) <= maxIDSize {
-		c.cancelTask(id)
-	}
+	c.cancelCreatedTask(m)
 }
 
 // roundTrips ends a call whose response m is input_required or a task. It sends the input requests
@@ -80,6 +76,7 @@ func (c *sessionCall) roundTrips(ctx context.Context, m wire.Message) {
 		}
 		resp := c.sendAgain(ctx, responses, state)
 		if ctx.Err() != nil {
+			c.cancelCreatedTask(resp.Message)
 			return
 		}
 		if resp.Err != nil {
@@ -134,14 +131,16 @@ func (c *sessionCall) finishRoundTrips(ctx context.Context, m wire.Message) {
 		c.taskReserved = false
 		c.s.tasks.addPolled(p)
 		p.setStatus(protocol.TaskToLegacy(created))
-		c.forward(wire.NewResult("0", protocol.SetTaskID(protocol.CreateTaskResultToLegacy(created),
-			p.clientID)))
+		if !c.forward(wire.NewResult("0",
+			protocol.SetTaskID(protocol.CreateTaskResultToLegacy(created), p.clientID))) {
+			c.cancelTask(p.id, true)
+		}
 		return
 	}
 	if response, ok := (&taskPoller{c: c, p: p}).untilDone(ctx, created); ok {
 		c.forward(response)
 	} else {
-		c.cancelTask(p.id) // no client is waiting
+		c.cancelTask(p.id, true) // no client is waiting
 	}
 }
 

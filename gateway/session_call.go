@@ -101,7 +101,10 @@ func (c *sessionCall) fromLegacy(m wire.Message) error {
 	if err := c.checkTaskResult(m); err != nil {
 		return err
 	}
-	c.forward(c.recordResponse(m))
+	mayBeTask := c.taskReserved
+	if !c.forward(c.recordResponse(m)) && mayBeTask {
+		c.cancelTask(stringAt(m, "result", "task", "taskId"), false)
+	}
 	return nil
 }
 
@@ -125,13 +128,14 @@ func (c *sessionCall) failed(err error) {
 	c.failWith(err)
 }
 
-// forward ends the call with a backend's response, adapted to the client's revision.
-func (c *sessionCall) forward(m wire.Message) {
+// forward ends the call with a backend's response, adapted to the client's revision. It returns
+// false if the client's request has already ended.
+func (c *sessionCall) forward(m wire.Message) bool {
 	if failure := m.Part(wire.PartError); failure != nil {
 		marked, err := protocol.LabelElicitations(failure, mrtr.Label(c.Route.Backend))
 		if err != nil {
 			c.failWith(&peer.BadResponseError{Err: err})
-			return
+			return true
 		}
 		if len(marked) > len(failure) {
 			m = m.Splice(wire.Edit{Part: wire.PartError, Text: marked})
@@ -143,13 +147,15 @@ func (c *sessionCall) forward(m wire.Message) {
 	if c.asksForTask {
 		early = c.s.calls.takeEarlyStatuses(c)
 	}
-	if c.r.Forward(m) {
-		c.end(outcomeOf(m))
-		for _, status := range early {
-			c.g.forwardTaskStatus(c.Route.Backend,
-				contract.Attribution{Session: c.s.id, StreamEnded: true}, status)
-		}
+	if !c.r.Forward(m) {
+		return false
 	}
+	c.end(outcomeOf(m))
+	for _, status := range early {
+		c.g.forwardTaskStatus(c.Route.Backend,
+			contract.Attribution{Session: c.s.id, StreamEnded: true}, status)
+	}
+	return true
 }
 
 // toLegacy converts a modern backend's response for a session client.

@@ -123,11 +123,20 @@ func (c *sessionCall) relayProgress() (stop func()) {
 	})
 }
 
-// cancelTask cancels a task at the call's modern backend, without waiting for the response.
-func (c *sessionCall) cancelTask(id string) {
-	m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(id))
-	r := contract.BackendRequest{Message: m, Session: c.s.id, AllowTask: true}
-	c.g.Backends.NewCall(c.Route.Backend, r, make(responseWaiter, 1)).Send()
+// cancelTask cancels a task at the call's backend, see the function cancelTask. If the session has
+// the task, the task may be evicted. If the id is missing or too long, cancelTask does nothing.
+func (c *sessionCall) cancelTask(id string, modern bool) {
+	if id != "" && len(id) <= maxIDSize {
+		c.s.tasks.end(c.Route.Backend, id)
+		cancelTask(c.g.Backends, c.s.id, scopedID{c.Route.Backend, id}, modern)
+	}
+}
+
+// cancelCreatedTask cancels the task in a modern backend's response that the client does not get.
+func (c *sessionCall) cancelCreatedTask(m wire.Message) {
+	if result := m.Part(wire.PartResult); protocol.ResultType(result) == protocol.ResultTask {
+		c.cancelTask(protocol.TaskID(result), true)
+	}
 }
 
 // relatedTask returns the id of the related task in a message's _meta; "" if there is none.

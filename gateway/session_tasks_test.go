@@ -237,3 +237,32 @@ func TestSessionTasks_Limit(t *testing.T) {
 		gh.WantRequest("tasks/get")
 	})
 }
+
+// The client cancels a call while the response with the created task is being handled. The client
+// does not get the id of the task, so the task is cancelled at the backend.
+func TestSessionTasks_CallCancelledBeforeTaskIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hook := &responseHook{}
+		h := newHarness(t, settings{singleClient: true, wrap: hook.with}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25")
+		gh := h.nextProcess("gh")
+		gh.ServeHandshake(tasksHandshake)
+		gh.ServeToolsList(jobTools)
+		listTools(t, client)
+		client.Send(callTool("1", "job", "{}", `,"task":{}`))
+		call := gh.WantRequest("tools/call")
+		hook.during = func() {
+			client.Send(
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			time.Sleep(time.Second)
+		}
+		gh.SendResult(call.ID(), `{"task":{"taskId":"t1","status":"working"}}`)
+		m := gh.WantRequest("tasks/cancel")
+		if got := string(m.Part(wire.PartParams)); got != `{"taskId":"t1"}` {
+			t.Errorf("params %s", got)
+		}
+		client.WantNothing()
+		gh.WantNothing()
+	})
+}

@@ -181,15 +181,18 @@ func (c *statelessCall) fromModern(m wire.Message) error {
 func (c *statelessCall) failed(err error) { c.failWith(err) }
 
 // forward ends the call with a response, converted for the client. Modern is true if the response
-// has the form of the modern generation.
-func (c *statelessCall) forward(m wire.Message, modern bool, out Outcome) {
+// has the form of the modern generation. It returns false if the client's request has already
+// ended.
+func (c *statelessCall) forward(m wire.Message, modern bool, out Outcome) bool {
 	if c.resumable != nil {
 		c.resumable.unreserveTask()
 	}
 	c.recordLinks(m)
-	if c.r.Forward(protocol.ToModern(m, c.Method, c.g.info, modern)) {
-		c.end(out)
+	if !c.r.Forward(protocol.ToModern(m, c.Method, c.g.info, modern)) {
+		return false
 	}
+	c.end(out)
+	return true
 }
 
 func (c *statelessCall) forwardError(m wire.Message, modern bool) {

@@ -82,8 +82,9 @@ var (
 	errNoTaskID       = errors.New("it has created a task whose id is missing or too long")
 )
 
-// forwardTask stores the task that the call has become, and ends the call with the task. It returns
-// an error if the response is invalid, or if the client has not declared the extension.
+// forwardTask stores the task that the call has become, and ends the call with the task. If the
+// client's request has already ended, it cancels the task. It returns an error if the response is
+// invalid, or if the client has not declared the extension.
 func (c *statelessCall) forwardTask(m wire.Message, modern bool) error {
 	created := m.Part(wire.PartResult)
 	backendID := protocol.TaskID(created)
@@ -102,9 +103,28 @@ func (c *statelessCall) forwardTask(m wire.Message, modern bool) error {
 	}
 	c.resumable.taskReserved = false
 	st := c.g.statelessTasks.add(c, backendID, modern, created)
-	c.forward(wire.NewResult("0", protocol.SanitizeCreateTaskResult(created, st.id)), true,
-		outcomeOf(m))
+	if !c.forward(wire.NewResult("0", protocol.SanitizeCreateTaskResult(created, st.id)), true,
+		outcomeOf(m)) {
+		cancelTask(c.g.Backends, st.client.id, st.scopedID, modern)
+		c.g.statelessTasks.remove(st)
+	}
 	return nil
+}
+
+// cancelCreatedTask cancels the task in a response that no client gets, if the response has created
+// a task.
+func (rc *resumableCall) cancelCreatedTask(resp contract.BackendResponse) {
+	task := resp.Message.Part(wire.PartResult)
+	switch {
+	case resp.Modern && protocol.ResultType(task) != protocol.ResultTask,
+		!resp.Modern && !rc.sendAsTask:
+		return
+	case !resp.Modern:
+		task, _ = wire.Lookup(task, "task")
+	}
+	if id := protocol.TaskID(task); id != "" && len(id) <= maxIDSize {
+		cancelTask(rc.client.g.Backends, rc.client.id, scopedID{rc.route.Backend, id}, resp.Modern)
+	}
 }
 
 // unreserveTask releases the slot that was reserved for a task, if the slot is unused. Only the

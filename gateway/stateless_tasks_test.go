@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/gateway"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/wire"
 )
@@ -470,5 +472,105 @@ func TestStatelessTasks_EarlyResultRefusedAfterEnd(t *testing.T) {
 		if !strings.Contains(got, `"message":"outcome"`) {
 			t.Errorf("the client got %s", got)
 		}
+	})
+}
+
+// A responseHook calls functions before a response to a call with a task is handled, and while it
+// is handled.
+type responseHook struct {
+	gateway.Backends
+	before, during func() // nil = none
+}
+
+// with is the function wrap of settings.
+func (b *responseHook) with(all gateway.Backends) gateway.Backends {
+	b.Backends = all
+	return b
+}
+
+func (b *responseHook) NewCall(backend string, r contract.BackendRequest,
+	h contract.CallHandler) contract.BackendCall {
+	if b.before != nil {
+		h = hookedHandler{h, b}
+	}
+	return hookedCall{b.Backends.NewCall(backend, r, h), b}
+}
+
+type hookedHandler struct {
+	contract.CallHandler
+	b *responseHook
+}
+
+func (h hookedHandler) OnResponse(resp contract.BackendResponse) {
+	h.b.before()
+	h.CallHandler.OnResponse(resp)
+}
+
+type hookedCall struct {
+	contract.BackendCall
+	b *responseHook
+}
+
+func (c hookedCall) RelayProgress(forward func(wire.Message)) (stop func()) {
+	if c.b.during != nil {
+		c.b.during()
+	}
+	return c.BackendCall.RelayProgress(forward)
+}
+
+// The client disconnects when the response with the created task has arrived. The task is not
+// stored, because no client knows its id, and is cancelled at the backend.
+func TestStatelessTasks_ClientGoneBeforeTaskIsReported(t *testing.T) {
+	for _, during := range []bool{false, true} {
+		t.Run(fmt.Sprint("the response is being handled: ", during), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hook := &responseHook{}
+				h := newHarness(t, settings{drain: time.Second, wrap: hook.with}, "gh")
+				e, _ := h.serveRequest(modernRequest("0", "tools/list", "", tasksCap))
+				gh := h.nextProcess("gh")
+				gh.ServeHandshake(tasksHandshake)
+				gh.ServeToolsList(jobTools)
+				e.next()
+				disconnect := func() {}
+				if during {
+					hook.during = func() { disconnect() }
+				} else {
+					hook.before = func() { disconnect() }
+				}
+				_, disconnect = h.serveRequest(
+					modernRequest("1", "tools/call", `"name":"job",`, tasksCap))
+				call := gh.WantRequest("tools/call")
+				gh.SendResult(call.ID(), `{"task":{"taskId":"t1","status":"working"}}`)
+				synctest.Wait()
+				disconnect = func() {}
+				m := gh.WantRequest("tasks/cancel")
+				wantText(t, "params", string(m.Part(wire.PartParams)), `{"taskId":"t1"}`)
+				if n := h.gateway.StatelessTasks(); n != 0 {
+					t.Errorf("%d tasks are stored", n)
+				}
+				gh.WantNothing()
+			})
+		})
+	}
+}
+
+// The response with the created task is stored while the call is suspended. If the client does not
+// continue the call, the task is cancelled.
+func TestStatelessTasks_SuspendedCallExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasksCap))
+		call := gh.WantRequest("tools/call")
+		gh.SendOnStream(call.ID(),
+			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m"}}`)
+		wantInputRequired(t, client, "q1")
+		gh.SendResult(call.ID(), `{"task":{"taskId":"t1","status":"working"}}`)
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
+		time.Sleep(9 * time.Minute)
+		gh.WantNothing()
+		time.Sleep(time.Minute)
+		m := gh.WantRequest("tasks/cancel")
+		wantText(t, "params", string(m.Part(wire.PartParams)), `{"taskId":"t1"}`)
+		gh.WantNothing()
 	})
 }

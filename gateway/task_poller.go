@@ -102,7 +102,7 @@ func (t *taskPoller) answerInputs(ctx context.Context,
 		p.unclaimInputs(newInputs) // the next request about the task asks again
 		return wire.Message{}, false
 	case declined != nil:
-		c.cancelTask(p.id)
+		c.cancelTask(p.id, true)
 		return *declined, false
 	}
 	params := wire.EditObject(taskParams(p.id), nil,
