@@ -41,6 +41,18 @@ func (s *Session) QueuedRequests() int {
 	return len(s.lifecycle.queued.requests) + len(s.lifecycle.queued.serverRequests)
 }
 
+// EndedTasks returns the number of tasks that may be evicted from the session's table.
+func (s *Session) EndedTasks() (n int) {
+	s.tasks.mu.Lock()
+	defer s.tasks.mu.Unlock()
+	for _, st := range s.tasks.all {
+		if st.ended {
+			n++
+		}
+	}
+	return n
+}
+
 // StatelessTasks returns the number of tasks of stateless clients.
 func (g *Gateway) StatelessTasks() int {
 	g.statelessTasks.mu.Lock()

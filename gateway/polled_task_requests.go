@@ -59,7 +59,6 @@ func (t *taskPoller) result(ctx context.Context) (response wire.Message, ok bool
 		if response, ok = t.untilDone(ctx, nil); !ok {
 			return response, false
 		}
-		t.c.s.tasks.end(p.backend, p.id)
 	}
 	if result := response.Part(wire.PartResult); result != nil {
 		response = wire.NewResult("0", protocol.AddRelatedTask(result, p.clientID))

@@ -335,3 +335,82 @@ func TestPolledTask_Storm(t *testing.T) {
 		}
 	})
 }
+
+const (
+	asOfModern = `"taskId":"t","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":600000,"pollIntervalMs":100`
+	asksInput  = `{"resultType":"complete","status":"input_required",` + asOfModern +
+		`,"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`
+)
+
+// The backend refuses a tasks/update. The call ends with the error, and its task, which the client
+// does not know, is cancelled.
+func TestPolledTask_RefusedUpdateCancelsUnknownTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{}}`)
+		gh.SendResult(m.ID(), `{"resultType":"task","status":"working",`+asOfModern+`}`)
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), asksInput)
+		client.SendResult(client.WantRequest("elicitation/create").ID(),
+			`{"action":"accept","content":{}}`)
+		gh.SendError(gh.WantRequest("tasks/update").ID(), `{"code":-32603,"message":"disk full"}`)
+		if m := client.NextMessage(); m.ID() != "1" || m.Part(wire.PartError) == nil {
+			t.Errorf("the client got %s", m.Raw())
+		}
+		gh.WantRequest("tasks/cancel")
+		time.Sleep(time.Minute)
+		gh.WantNothing()
+		client.WantNothing()
+	})
+}
+
+// The backend refuses a tasks/update, and the client knows the task. The next tasks/result requests
+// the input again. The task is marked as ended only when it has ended.
+func TestPolledTask_RefusedUpdateRequestsInputAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true,
+			generation: map[string]string{"gh": "modern"}}, "gh")
+		conn, client := mcptest.NewPeer(t, "client")
+		s, closed := h.openSession(conn)
+		client.Initialize("2025-11-25", `{"elicitation":{}}`)
+		gh := h.nextProcess("gh")
+		gh.ServeDiscover(
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}},"ttlMs":0,"cacheScope":"public"}`)
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
+		listTools(t, client)
+		client.TakeAll()
+		client.Send(callTool("1", "ask", "{}", `,"task":{}`))
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
+			`{"resultType":"task","status":"working",`+asOfModern+`}`)
+		client.Next()
+		for n, code := range []string{"-32603", "-32602"} {
+			sendTaskRequest(client, "tasks/result", "t")
+			gh.SendResult(gh.WantRequest("tasks/get").ID(), asksInput)
+			if n == 0 {
+				client.WantNotification("notifications/tasks/status")
+			}
+			client.SendResult(client.WantRequest("elicitation/create").ID(),
+				`{"action":"accept","content":{}}`)
+			gh.SendError(gh.WantRequest("tasks/update").ID(),
+				`{"code":`+code+`,"message":"busy"}`)
+			if got := client.Next(); !strings.Contains(got, `"error":{"code":`+code) {
+				t.Errorf("the client got %s", got)
+			}
+		}
+		if n := s.EndedTasks(); n != 0 {
+			t.Errorf("%d tasks are marked as ended", n)
+		}
+		sendTaskRequest(client, "tasks/result", "t")
+		gh.SendResult(gh.WantRequest("tasks/get").ID(),
+			`{"resultType":"complete","status":"completed",`+asOfModern+`,"result":{"content":[]}}`)
+		client.WantNotification("notifications/tasks/status")
+		if got := client.Next(); !strings.Contains(got, `"content":[]`) {
+			t.Errorf("the client got %s", got)
+		}
+		if n := s.EndedTasks(); n != 1 {
+			t.Errorf("%d tasks are marked as ended", n)
+		}
+		gh.WantNothing()
+		conn.Close()
+		<-closed
+		s.Closed(nil)
+	})
+}

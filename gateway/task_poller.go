@@ -50,6 +50,10 @@ func (t *taskPoller) untilDone(ctx context.Context, task []byte) (wire.Message, 
 				wire.ReadError(resp.Message.Part(wire.PartError)).Message), MayHaveRun: true})
 			return wire.Message{}, false
 		case resp.Message.Part(wire.PartError) != nil:
+			if failure := wire.ReadError(resp.Message.Part(wire.PartError)); failure.Code ==
+				wire.CodeInvalidParams { // the backend no longer knows the task
+				c.s.tasks.end(p.backend, p.id)
+			}
 			return c.toLegacy(resp.Message), true
 		}
 		failures, task = 0, resp.Message.Part(wire.PartResult)
@@ -67,6 +71,7 @@ func (t *taskPoller) untilDone(ctx context.Context, task []byte) (wire.Message, 
 			c.s.notify(wire.NewNotification(protocol.NotificationTasksStatus,
 				protocol.SetTaskID(last, p.clientID)), "")
 		}
+		c.s.tasks.noteStatus(p.backend, p.id, protocol.TaskStatus(task))
 		switch {
 		case o.Result != nil:
 			return c.toLegacy(wire.NewResult("0", o.Result)), true
@@ -84,7 +89,9 @@ func (t *taskPoller) untilDone(ctx context.Context, task []byte) (wire.Message, 
 
 // answerInputs sends the task's new input requests to the client and the client's responses to the
 // backend. If ok is false, the call has ended or, if response is a valid message, must end with
-// response.
+// response. If the backend refuses the client's responses, the task has not ended: answerInputs
+// cancels a task that the client does not know. If the client knows the task, its next request
+// about the task gets the input requests again.
 func (t *taskPoller) answerInputs(ctx context.Context,
 	inputs []protocol.InputRequest) (response wire.Message, ok bool) {
 	c, p := t.c, t.p
@@ -118,6 +125,11 @@ func (t *taskPoller) answerInputs(ctx context.Context,
 		c.failWith(startedError(resp.Err)) // no retry: the backend may have received the responses
 		return wire.Message{}, false
 	case resp.Message.Part(wire.PartError) != nil:
+		if p.clientID == "" {
+			c.cancelTask(p.id, true)
+		} else {
+			p.unclaimInputs(newInputs)
+		}
 		return c.toLegacy(resp.Message), false
 	}
 	return wire.Message{}, true
