@@ -130,6 +130,30 @@ func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
 	})
 }
 
+// An error in response to tasks/result does not mean that the task has ended. A result does.
+func TestSessionTasks_RefusedResultKeepsProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, _, backends := openTwoClients(t, settings{}, "gh")
+		gh := backends["gh"]
+		a.Send(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"gh","task":{},"_meta":{"progressToken":"p"}}}`)
+		m := gh.WantRequest("tools/call")
+		gh.SendResult(m.ID(), `{"task":{"taskId":"t","status":"working"}}`)
+		a.Next()
+		sendTaskRequest(a, "tasks/result", "t")
+		gh.SendError(gh.WantRequest("tasks/result").ID(), `{"code":-32603,"message":"busy"}`)
+		a.Want(`{"jsonrpc":"2.0","id":"ask","error":{"code":-32603,"message":"busy"}}`)
+		const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1.0}}`
+		gh.Sendf(progress, m.Token())
+		a.Want(fmt.Sprintf(progress, `"p"`))
+		sendTaskRequest(a, "tasks/result", "t")
+		gh.SendResult(gh.WantRequest("tasks/result").ID(), `{"content":[]}`)
+		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"content":[]}}`)
+		gh.Sendf(progress, m.Token())
+		a.WantNothing()
+	})
+}
+
 // A task is accessible only to the session that has created it, even if sessions have equal task
 // ids.
 func TestSessionTasks_OtherSessionsTasksAreUnknown(t *testing.T) {
