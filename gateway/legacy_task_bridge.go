@@ -21,7 +21,7 @@ type legacyTaskBridge struct {
 	task *statelessTask
 
 	mu      sync.Mutex
-	final   []byte         // state of the ended task; nil = not ended, or not stored
+	final   []byte         // state of the ended task, in the byte budget; nil = none is stored
 	result  *resultRequest // open or answered; nil = none
 	inputs  mrtr.Queue     // input requests of the backend
 	changed chan struct{}  // closed and replaced at each possible change
@@ -105,12 +105,14 @@ func (b *legacyTaskBridge) finalState() (task []byte, o protocol.TaskOutcome, ok
 }
 
 // keepFinal stores the state of a task that has ended, if the task was cancelled or its result is
-// stored.
+// stored, and if the byte budget is not exhausted.
 func (b *legacyTaskBridge) keepFinal(task []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cancelled := protocol.TaskStatus(task) == protocol.TaskCancelled
-	if b.final == nil && (cancelled || b.result != nil && b.result.storedBytes > 0) {
+	if b.final == nil && !b.closed &&
+		(cancelled || b.result != nil && b.result.storedBytes > 0) &&
+		b.task.g.resultBytes.Acquire(len(task), maxResultBytes) {
 		b.final = slices.Clone(task)
 	}
 }
@@ -271,11 +273,12 @@ func (b *legacyTaskBridge) cancel(ctx context.Context) contract.BackendResponse 
 	return acknowledged()
 }
 
-// close declines the open input requests of a removed task, and releases the result or cancels the
-// open tasks/result.
+// close declines the open input requests of a removed task, and releases the stored state and the
+// result, or cancels the open tasks/result. It is called once.
 func (b *legacyTaskBridge) close() {
 	b.mu.Lock()
 	b.closed = true
+	b.task.g.resultBytes.Release(len(b.final))
 	open, rr := b.inputs.TakeAll(), b.result
 	b.notifyChangedLocked()
 	b.mu.Unlock()

@@ -1,7 +1,8 @@
 package gateway
 
 import (
-	"strings"
+	"bytes"
+	"crypto/sha256"
 	"sync"
 	"time"
 
@@ -27,14 +28,21 @@ type polledTask struct {
 	clientID string // "" = the client does not know the task
 
 	mu        sync.Mutex
-	askedKeys map[string]bool // input requests already sent to the client
-	lastTask  []byte          // last known state, in the form of 2025-11-25; nil = none
-	final     bool            // lastTask no longer changes
-	result    []byte          // result of a call that has not become a task at the backend
-	budget    *quota.Bytes    // byte budget from which the size of result was acquired
+	askedKeys map[keyHash]bool // input requests already sent to the client
+	lastTask  []byte           // last known state, see storedState; nil = none
+	final     bool             // lastTask no longer changes
+	result    []byte           // result of a call that has not become a task at the backend
+	budget    *quota.Bytes     // byte budget from which the size of result was acquired
 }
 
+// A keyHash is the hash of the key of an input request. Keys may be long.
+type keyHash [sha256.Size]byte
+
+func hashKey(key string) keyHash { return sha256.Sum256([]byte(key)) }
+
 const (
+	// maxTaskSize bounds the stored state of a task at a modern backend, in bytes.
+	maxTaskSize = 8 << 10
 	// maxTaskInputs bounds the input requests of one task.
 	maxTaskInputs = 1024
 	// maxPollFailures bounds the consecutive failed attempts to poll a task.
@@ -60,8 +68,24 @@ func (p *polledTask) setStatus(task []byte) (changed bool) {
 		return false
 	}
 	changed = p.lastTask != nil && protocol.TaskStatus(p.lastTask) != protocol.TaskStatus(task)
-	p.lastTask = append([]byte(nil), task...)
+	p.lastTask = p.storedState(task)
 	return changed
+}
+
+// storedState returns a copy of the state of a task, in the form of 2025-11-25. The copy of a state
+// that exceeds maxTaskSize contains only the status, the times and the id of the task.
+func (p *polledTask) storedState(task []byte) []byte {
+	if len(task) <= maxTaskSize {
+		return bytes.Clone(task)
+	}
+	members := []wire.Member{{Key: "taskId", Text: wire.Quote(p.id)}}
+	for _, key := range []string{"status", "createdAt", "lastUpdatedAt", "ttl", "pollInterval"} {
+		const longest = 100
+		if value, _ := wire.Lookup(task, key); value != nil && len(value) <= longest {
+			members = append(members, wire.Member{Key: key, Text: value})
+		}
+	}
+	return wire.EditObject(nil, nil, members...)
 }
 
 // last returns the last known state of the task; final is true if this state no longer changes.
@@ -85,17 +109,17 @@ func (p *polledTask) claimInputs(
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, input := range inputs {
-		if p.askedKeys[input.Key] {
+		key := hashKey(input.Key)
+		if p.askedKeys[key] {
 			continue
 		}
 		if len(p.askedKeys) >= maxTaskInputs {
 			return nil, true
 		}
 		if p.askedKeys == nil {
-			p.askedKeys = make(map[string]bool)
+			p.askedKeys = make(map[keyHash]bool)
 		}
-		input.Key = strings.Clone(input.Key)
-		p.askedKeys[input.Key] = true
+		p.askedKeys[key] = true
 		newInputs = append(newInputs, input)
 	}
 	return newInputs, false
@@ -105,6 +129,6 @@ func (p *polledTask) unclaimInputs(inputs []protocol.InputRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, input := range inputs {
-		delete(p.askedKeys, input.Key)
+		delete(p.askedKeys, hashKey(input.Key))
 	}
 }

@@ -39,8 +39,11 @@ func (t *taskPoller) status(ctx context.Context) (wire.Message, bool) {
 		case resp.Message.Part(wire.PartError) != nil:
 			return c.toLegacy(resp.Message), true
 		}
-		p.setStatus(protocol.TaskToLegacy(resp.Message.Part(wire.PartResult)))
-		task, _ = p.last()
+		current := protocol.TaskToLegacy(resp.Message.Part(wire.PartResult))
+		p.setStatus(current)
+		if task, final = p.last(); !final { // not cancelled meanwhile
+			task = current
+		}
 	}
 	c.s.tasks.noteStatus(p.backend, p.id, protocol.TaskStatus(task))
 	return wire.NewResult("0", protocol.SetTaskID(task, p.clientID)), true

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"strings"
 	"testing"
 
 	"mcpgateway/internal/protocol"
@@ -42,6 +43,49 @@ func TestStoredResultLimit(t *testing.T) {
 	}
 	if k.Used() != 0 {
 		t.Errorf("%d bytes are left", k.Used())
+	}
+}
+
+// The stored states of ended tasks count against the same limit, until their tasks are removed.
+func TestStoredStateLimit(t *testing.T) {
+	g := &Gateway{}
+	newBridge := func() *legacyTaskBridge {
+		return &legacyTaskBridge{task: &statelessTask{g: g}, changed: make(chan struct{})}
+	}
+	cancelled := []byte(`{"status":"cancelled","x":"` +
+		strings.Repeat("x", maxResultBytes/2) + `"}`)
+	first, second := newBridge(), newBridge()
+	first.keepFinal(cancelled)
+	second.keepFinal(cancelled)
+	if _, _, ok := first.finalState(); !ok || g.resultBytes.Used() != len(cancelled) {
+		t.Errorf("stored: %v; %d bytes are used", ok, g.resultBytes.Used())
+	}
+	if _, _, ok := second.finalState(); ok {
+		t.Error("stored beyond the limit")
+	}
+	first.close()
+	first.keepFinal(cancelled) // the task is removed
+	if n := g.resultBytes.Used(); n != 0 {
+		t.Errorf("%d bytes are left", n)
+	}
+}
+
+// Of a long state, only the short members that the gateway needs are stored.
+func TestPolledTask_StoredStateLimit(t *testing.T) {
+	p := polledTask{scopedID: scopedID{"a", "t"}}
+	short := `{"taskId":"t","status":"working","x":1.0}`
+	p.setStatus([]byte(short))
+	if task, _ := p.last(); string(task) != short {
+		t.Errorf("stored %s", task)
+	}
+	long := strings.Repeat("x", maxTaskSize)
+	if !p.setStatus([]byte(`{"taskId":"` + long + `","status":"completed","statusMessage":"` + long +
+		`","createdAt":"` + long + `","lastUpdatedAt":"2026","ttl":null}`)) {
+		t.Error("the status has not changed")
+	}
+	const want = `{"taskId":"t","status":"completed","lastUpdatedAt":"2026","ttl":null}`
+	if task, _ := p.last(); string(task) != want {
+		t.Errorf("stored %s", task)
 	}
 }
 

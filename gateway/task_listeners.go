@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
 	"time"
 
 	"mcpgateway/internal/peer"
@@ -77,7 +78,8 @@ func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (id
 // ctx is done. It does not notify the client of the status working if this is the initial status.
 // While the client is backlogged, changes are merged.
 func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
-	lastSent, first := "", true
+	var lastSent [sha256.Size]byte // the task may be long
+	first := true
 	for {
 		changed := st.bridge.changes()
 		resp := st.handle(ctx, wire.NewRequest("0", protocol.MethodTasksGet, taskParams(st.id)),
@@ -88,7 +90,7 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 			return // the task is unknown, or the subscription has ended
 		case resp.Err == nil:
 			status := protocol.TaskStatus(task)
-			now := string(wire.EditObject(task,
+			now := sha256.Sum256(wire.EditObject(task,
 				func(key string) bool { return key == "lastUpdatedAt" || key == "_meta" }))
 			isNew := now != lastSent && !(first && status == protocol.TaskWorking)
 			first = false

@@ -65,11 +65,10 @@ func (t *taskPoller) untilDone(ctx context.Context, task []byte) (wire.Message, 
 		if _, final := p.last(); final {
 			return p.cancelledError(), true
 		}
-		if p.setStatus(protocol.TaskToLegacy(task)) && p.clientID != "" &&
-			!c.conn.isBacklogged(p.backend) {
-			last, _ := p.last()
+		legacy := protocol.TaskToLegacy(task)
+		if p.setStatus(legacy) && p.clientID != "" && !c.conn.isBacklogged(p.backend) {
 			c.s.notify(wire.NewNotification(protocol.NotificationTasksStatus,
-				protocol.SetTaskID(last, p.clientID)), "")
+				protocol.SetTaskID(legacy, p.clientID)), "")
 		}
 		c.s.tasks.noteStatus(p.backend, p.id, protocol.TaskStatus(task))
 		switch {
