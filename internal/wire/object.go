@@ -92,28 +92,32 @@ func WithoutNulls(object []byte) []byte {
 	if !bytes.Contains(object, []byte("null")) {
 		return object
 	}
-	return appendWithoutNulls(make([]byte, 0, len(object)), object)
+	s := scan(object)
+	b, _ := s.appendWithoutNulls(make([]byte, 0, len(object)), 0)
+	return b
 }
 
-func appendWithoutNulls(b, object []byte) []byte {
+// appendWithoutNulls appends the object at i to b, without the members with the value null. It
+// returns b and the end of the object. Each byte is scanned once, whatever the nesting is.
+func (s *scanner) appendWithoutNulls(b []byte, i int) (to []byte, end int) {
 	b = append(b, '{')
 	empty := len(b)
-	s := scan(object)
-	i, ok := s.enterObject(0)
+	i, ok := s.enterObject(i)
 	for ok {
-		lo, value := int(s.keyAt.lo), i
-		i = s.value(i)
-		switch text := object[value:i]; {
-		case s.err != nil || IsNull(text):
-		case text[0] == '{':
-			b = append(appendComma(b, empty), object[lo:value]...)
-			b = appendWithoutNulls(b, text)
-		default:
-			b = append(appendComma(b, empty), object[lo:i]...)
+		lo, value, before := int(s.keyAt.lo), i, len(b)
+		b = append(appendComma(b, empty), s.b[lo:value]...)
+		if value < len(s.b) && s.b[value] == '{' {
+			b, i = s.appendWithoutNulls(b, value)
+		} else {
+			i = s.value(value)
+			b = append(b, s.b[value:i]...)
+		}
+		if s.err != nil || IsNull(s.b[value:i]) {
+			b = b[:before]
 		}
 		i, ok = s.nextMember(i)
 	}
-	return append(b, '}')
+	return append(b, '}'), i
 }
 
 // appendComma appends a comma, unless b ends at the offset first, where the first member begins.

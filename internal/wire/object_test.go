@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -120,4 +121,58 @@ func TestWithoutNulls_F_DOOR_9(t *testing.T) {
 			t.Errorf("%s: %s, want %s", object, got, want)
 		}
 	}
+}
+
+// The time of WithoutNulls grows with the length of an object, not with its nesting.
+func TestWithoutNullsCostIsLinear(t *testing.T) {
+	cost := func(depth int) (fastest time.Duration) {
+		object := []byte(strings.Repeat(`{"a":`, depth) + `{"x":null` +
+			strings.Repeat(`,"a":1`, 100_000) + `}` + strings.Repeat(`}`, depth))
+		for range 5 {
+			began := time.Now()
+			WithoutNulls(object)
+			if took := time.Since(began); fastest == 0 || took < fastest {
+				fastest = took
+			}
+		}
+		return fastest
+	}
+	if flat, nested := cost(1), cost(900); nested > 20*flat {
+		t.Errorf("900 levels take %v, one level %v", nested, flat)
+	}
+}
+
+// FuzzWithoutNulls compares WithoutNulls with encoding/json.
+func FuzzWithoutNulls(f *testing.F) {
+	for _, object := range []string{`{"a":{"b":null,"c":[null]},"d" : null , "e":1}`,
+		`{"a":null}`, `{ "b" : { } , "c":{"d":{"e":null}}}`, `{"a":{"b":null}`, `{"a":null,}`} {
+		f.Add([]byte(object))
+	}
+	f.Fuzz(func(t *testing.T, object []byte) {
+		got := WithoutNulls(object)
+		if !json.Valid(object) || !utf8.Valid(object) || depth(object) > maxDepth ||
+			!IsObject(object) {
+			return
+		}
+		if want := rebuild(object, true); !json.Valid(got) || rebuild(got, false) != want {
+			t.Fatalf("%s became %s, want %s", object, got, want)
+		}
+	})
+}
+
+// rebuild writes an object in the form of encoding/json, without white space between members. If
+// dropNulls is set, it leaves out members as WithoutNulls does.
+func rebuild(object []byte, dropNulls bool) string {
+	var members []string
+	for _, p := range pairs(object) {
+		value := string(p.value)
+		switch {
+		case value == "null" && dropNulls:
+			continue
+		case IsObject(p.value):
+			value = rebuild(p.value, dropNulls)
+		}
+		members = append(members, string(Quote(p.key))+":"+value)
+	}
+	return "{" + strings.Join(members, ",") + "}"
 }
