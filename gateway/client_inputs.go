@@ -16,6 +16,9 @@ import (
 // that belongs to no call.
 const inputTimeout = 10 * time.Minute
 
+// maxInputBytes bounds the client's responses to the input requests of one result, in bytes.
+const maxInputBytes = 256 << 20
+
 // clientInputs sends the input requests of a modern backend to the client of a call, on the stream
 // of the call.
 type clientInputs struct {
@@ -52,9 +55,26 @@ func (ci clientInputs) ask(ctx context.Context,
 		})
 	}
 	wg.Wait()
-	if failure, ok := errors.AsType[*wire.Error](context.Cause(askCtx)); ok {
+	failure, _ = errors.AsType[*wire.Error](context.Cause(askCtx))
+	if failure == nil {
+		responses, failure = joinAnswers(answers)
+	}
+	if failure != nil {
 		m := ci.c.inputDeclined(failure)
 		return nil, &m
+	}
+	return responses, nil
+}
+
+// joinAnswers returns the value of inputResponses, or an error at the limit of maxInputBytes.
+func joinAnswers(answers []wire.Member) ([]byte, *wire.Error) {
+	size := 0
+	for _, a := range answers {
+		size += len(a.Text)
+	}
+	if size > maxInputBytes {
+		return nil, wire.Errorf(wire.CodeInternalError,
+			"the client's responses have more than %d bytes", maxInputBytes)
 	}
 	return wire.EditObject(nil, nil, answers...), nil
 }

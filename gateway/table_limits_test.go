@@ -3,6 +3,8 @@ package gateway
 import (
 	"fmt"
 	"testing"
+
+	"mcpgateway/internal/wire"
 )
 
 // The number of suspended calls is bounded. One principal gets half.
@@ -47,5 +49,23 @@ func TestStatelessTasks_Limit(t *testing.T) {
 	all.unreserve("0")
 	if all.reserve("1") || !all.reserve("new") {
 		t.Error("the free slot has the wrong owner")
+	}
+}
+
+// The responses of a session client to the input requests of one result are bounded together.
+func TestInputResponsesLimit(t *testing.T) {
+	object := append([]byte("{}"), make([]byte, maxInputBytes/4)...)
+	var answers []wire.Member
+	for n := range 4 {
+		answers = append(answers, wire.Member{Key: fmt.Sprint(n), Text: object[:2]})
+	}
+	if all, err := joinAnswers(answers); string(all) != `{"0":{},"1":{},"2":{},"3":{}}` {
+		t.Errorf("got %s, %v", all, err)
+	}
+	for n := range answers {
+		answers[n].Text = object // together 8 bytes more than the limit
+	}
+	if _, err := joinAnswers(answers); err == nil {
+		t.Error("accepted beyond the limit")
 	}
 }

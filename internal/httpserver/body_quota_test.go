@@ -228,3 +228,19 @@ func TestOnlyTokenBecomesOneOfSeveral(t *testing.T) {
 		s.disconnect()
 	})
 }
+
+// A batch finds its requests even if a response in it nests deeper than a received message may.
+func TestBatchWithDeepResponse(t *testing.T) {
+	deep := strings.Repeat("[", 1000) + strings.Repeat("]", 1000)
+	m := wire.NewBatch([]wire.Message{wire.NewResult("7", []byte(`{"x":`+deep+`}`))})
+	leases := leaseTable{"7": &bodyLease{quota: &bodyQuota{byKey: map[quotaKey]int64{}}, refs: 1}}
+	leases.noteResponse(m)
+	if len(leases) != 0 {
+		t.Error("the lease of the request is not released")
+	}
+	st := &sseStream{}
+	streams := streamSet{openRequests: map[wire.ID]*sseStream{"7": st}}
+	if streams.route(m, "") != st {
+		t.Error("the batch has no stream")
+	}
+}

@@ -57,9 +57,9 @@ func (t *streamSet) route(m wire.Message, relatedTo wire.ID) *sseStream {
 			return st
 		}
 		for _, text := range m.Elements() {
-			response, err := wire.Parse(text)
-			if err == nil && t.openRequests[response.ID()] != nil {
-				return t.openRequests[response.ID()]
+			response, _ := wire.Parse(text) // has an id even if it nests too deep for Parse
+			if st := t.openRequests[response.ID()]; st != nil {
+				return st
 			}
 		}
 		return nil

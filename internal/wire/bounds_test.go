@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,7 +20,8 @@ func TestParseBoundsTheDepth(t *testing.T) {
 			t.Errorf(form+": no error beyond the bound", "…")
 		}
 	}
-	objects := strings.Repeat(`{"a":`, maxDepth) + "1" + strings.Repeat("}", maxDepth)
+	objects := strings.Repeat(`{"a":`, maxComposedDepth) + "1" +
+		strings.Repeat("}", maxComposedDepth)
 	if !Members([]byte(objects), func(string, []byte, int) {}) {
 		t.Error("objects at the bound are rejected")
 	}
@@ -28,6 +30,50 @@ func TestParseBoundsTheDepth(t *testing.T) {
 	}
 	if got := outcome(t, strings.Repeat(`[{"a":`, 1<<20)); got != "-32700" {
 		t.Errorf("deep and truncated: %s", got)
+	}
+}
+
+// A part of a message that nests as deep as Parse allows may be put some levels deeper.
+func TestComposedMessagesNestDeeper(t *testing.T) {
+	const more = maxComposedDepth - maxDepth - 1 // a batch is one level deeper
+	m := parseOrFail(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"a":%s}}`,
+		nested(maxDepth-2)))
+	deeper := func(part Part) []byte {
+		return slices.Concat([]byte(strings.Repeat(`{"a":`, more)), m.Part(part),
+			[]byte(strings.Repeat("}", more)))
+	}
+	result := m.Splice(Edit{PartResult, deeper(PartResult)})
+	call := NewRequest("1", "m", deeper(PartResult))
+	for _, composed := range []Message{
+		result, call, NewResult("1", deeper(PartResult)), NewNotification("m", deeper(PartResult)),
+		parseOrFail(t, `{"jsonrpc":"2.0","id":1,"method":"m","params":{}}`).
+			Splice(Edit{PartParams, deeper(PartResult)}),
+	} {
+		if got := depth(composed.Raw()); got != maxComposedDepth-1 {
+			t.Errorf("%d levels", got)
+		}
+		if _, err := Parse(composed.Raw()); err == nil {
+			t.Error("Parse accepts the composed text from a peer")
+		}
+		part := PartResult
+		if composed.Kind() != Response {
+			part = PartParams
+		}
+		composed, ok := composed.Set([]byte("1"), "id")
+		if members := 0; !ok || !Members(composed.Part(part), func(string, []byte, int) {
+			members++
+		}) || members != 1 {
+			t.Errorf("Set: %t, then %d members", ok, members)
+		}
+		if string(EditObject(composed.Part(part), nil)) != string(deeper(PartResult)) {
+			t.Error("EditObject changes a composed object")
+		}
+	}
+	if n := len(NewBatch([]Message{result, call}).Elements()); n != 2 {
+		t.Errorf("a batch of %d", n)
+	}
+	if value, _ := Lookup(call.Raw(), "params", "a", "a"); value == nil {
+		t.Error("Lookup finds nothing in a composed message")
 	}
 }
 

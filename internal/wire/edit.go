@@ -17,8 +17,9 @@ const minShared = 32 << 10
 
 // Splice returns the message with some parts replaced. All other bytes stay. Edits of absent parts
 // are ignored. If edits overlap, only the outer edit applies. Splice does not change m. The new
-// message shares memory with m if m is long; its text is then in two pieces. Splice panics if new
-// params, a new _meta or a new result would make the message invalid.
+// message shares memory with m if m is long; its text is then in two pieces. If a new result would
+// make a response longer than maxComposedText, Splice returns an internal error instead. Splice
+// panics if new params or a new _meta are ambiguous (see [ParseRequest]).
 func (m Message) Splice(edits ...Edit) (to Message) {
 	m.join()
 	// Both are on the stack for up to three edits.
@@ -40,6 +41,13 @@ func (m Message) Splice(edits ...Edit) (to Message) {
 	}
 	pieces = append(pieces, m.raw[done:])
 	if deep {
+		length := 0
+		for _, piece := range pieces {
+			length += len(piece)
+		}
+		if m.kind == Response && length > maxComposedText {
+			return NewErrorResponse(m.ID(), errTooLong)
+		}
 		return mustParse(bytes.Join(pieces, nil))
 	}
 	// Unlike make, Join does not zero the memory it allocates.
@@ -124,8 +132,7 @@ func (m Message) Set(text []byte, path ...string) (changed Message, ok bool) {
 	if times > 1 {
 		return m, false
 	}
-	changed, err := Parse(slices.Concat(m.raw[:at], text, m.raw[end:]))
-	if err != nil {
+	if changed.parse(slices.Concat(m.raw[:at], text, m.raw[end:]), composed) != nil {
 		return m, false
 	}
 	return changed, true

@@ -239,6 +239,40 @@ func TestNewBatchOfDeepMessages(t *testing.T) {
 	same(t, NewBatch(nil))
 }
 
+// Params that were not params of a received message may have members that Parse rejects.
+func TestParseRequest(t *testing.T) {
+	long := `"` + strings.Repeat("x", maxID) + `"`
+	tests := []struct{ params, request, notification string }{
+		{`{"name":"a"}`, "", ""},
+		{`{"name":"a","name":"b"}`, `"name" occurs twice in params`,
+			`"name" occurs twice in params`},
+		{`{"Cursor":1}`, `"Cursor" in params differs from a known member only in case`,
+			`"Cursor" in params differs from a known member only in case`},
+		{`{"_meta":{"progressToken":` + long + `}}`, "a progress token has at most 4096 bytes",
+			"a progress token has at most 4096 bytes"},
+		{`{"progressToken":` + long + `}`, "", "a progress token has at most 4096 bytes"},
+	}
+	for _, tt := range tests {
+		m, err := ParseRequest("7", "m", []byte(tt.params))
+		checkComposed(t, Request, tt.params, tt.request, m, err)
+		m, err = ParseNotification("m", []byte(tt.params))
+		checkComposed(t, Notification, tt.params, tt.notification, m, err)
+	}
+	if m, err := ParseRequest("7", "m", nil); err != nil || m.Part(PartParams) != nil {
+		t.Errorf("without params: %s, %v", m.Raw(), err)
+	}
+}
+
+func checkComposed(t *testing.T, kind MessageKind, params, problem string, m Message, err error) {
+	t.Helper()
+	switch {
+	case problem != "" && (err == nil || err.Error() != "Invalid request: "+problem):
+		t.Errorf("%.40s: %v, want %s", params, err, problem)
+	case problem == "" && (err != nil || m.Kind() != kind || string(m.Part(PartParams)) != params):
+		t.Errorf("%.40s: %s, %v", params, m.Raw(), err)
+	}
+}
+
 func TestReadError(t *testing.T) {
 	tests := []struct {
 		text string

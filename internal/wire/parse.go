@@ -33,8 +33,15 @@ const maxBatch = 4096
 // Of a batch, Parse checks only that it is valid JSON and has at most maxBatch elements. It does
 // not parse the elements as messages.
 func Parse(text []byte) (m Message, err error) {
+	err = m.parse(text, received)
+	return m, err
+}
+
+// parse parses text into the zero Message m. It does not return a Message, because copying a
+// Message whose parts were just written stalls the processor.
+func (m *Message) parse(text []byte, limit bounds) error {
 	var s scanner // not copied: copying a struct that was just written stalls the processor
-	s.open(text)
+	s.open(text, limit)
 	s.allowDeep = true
 	m.raw = text
 	i, c := s.peek(0)
@@ -43,7 +50,7 @@ func Parse(text []byte) (m Message, err error) {
 		m.kind = Batch
 		i = s.batch(i)
 	case '{':
-		i = s.members(i, &m, envelopeSpec)
+		i = s.members(i, m, envelopeSpec)
 	default:
 		i = s.value(i)
 		s.problem = "a message is an object"
@@ -51,9 +58,11 @@ func Parse(text []byte) (m Message, err error) {
 	s.expectEnd(i)
 	switch {
 	case s.err != nil:
-		return Message{}, Errorf(CodeParseError, "Parse error: %v", s.err)
+		*m = Message{}
+		return Errorf(CodeParseError, "Parse error: %v", s.err)
 	case s.badUTF8:
-		return Message{}, &Error{Code: CodeParseError, Message: "Parse error: " + ErrUTF8.Error(),
+		*m = Message{}
+		return &Error{Code: CodeParseError, Message: "Parse error: " + ErrUTF8.Error(),
 			cause: ErrUTF8}
 	}
 	m.multiline = s.multiline
@@ -61,7 +70,7 @@ func Parse(text []byte) (m Message, err error) {
 	m.isVersion2 = string(version) == `"2.0"` || Unquote(version) == "2.0"
 	problem := s.problem
 	if s.foundTooDeep {
-		problem = problemTooDeep
+		problem = fmt.Sprintf("the message nests deeper than %d levels", limit.depth)
 	}
 	if id := m.part(PartID); s.manyIDs || id != nil && !isID(id) {
 		m.parts[PartID] = span{} // no response may use this id
@@ -74,14 +83,15 @@ func Parse(text []byte) (m Message, err error) {
 	}
 	if problem == problemBothParts {
 		if repaired, ok := m.withoutNullPart(); ok {
-			return repaired, nil
+			*m = repaired
+			return nil
 		}
 	}
 	if problem != "" {
 		m.kind = Invalid
-		return m, Errorf(CodeInvalidRequest, "Invalid request: %s", problem)
+		return Errorf(CodeInvalidRequest, "Invalid request: %s", problem)
 	}
-	return m, nil
+	return nil
 }
 
 // batch scans an array of messages.
@@ -223,8 +233,6 @@ func (s *scanner) members(i int, m *Message, o *objectSpec) (end int) {
 	}
 	return i
 }
-
-var problemTooDeep = fmt.Sprintf("the message nests deeper than %d levels", maxDepth)
 
 const problemBothParts = "a response has a result or an error, not both"
 

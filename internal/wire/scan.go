@@ -3,14 +3,31 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"math"
 )
 
 const (
-	// maxDepth bounds the nesting of arrays and objects, because the scanner is recursive.
+	// maxDepth bounds the nesting of arrays and objects in a message that is received, because the
+	// scanner is recursive.
 	maxDepth = 1000
-	// maxText bounds a text, in bytes, so that offsets in the text and in the result of Splice fit
-	// into an int32.
+	// maxComposedDepth bounds the nesting in a text that contains parts of received messages. The
+	// conversions of package protocol put a part at most three levels deeper than it was, and
+	// NewBatch one level. The levels do not add up, because a part is only converted between its
+	// receipt and the next write.
+	maxComposedDepth = maxDepth + 16
+	// maxText bounds a text that is received, in bytes.
 	maxText = 1 << 30
+	// maxComposedText bounds a text that contains parts of received messages, in bytes, so that
+	// offsets in the text and in the result of Splice fit into an int32.
+	maxComposedText = math.MaxInt32 - 1<<20
+)
+
+// bounds are the bounds of a text.
+type bounds struct{ depth, length int }
+
+var (
+	received = bounds{maxDepth, maxText}
+	composed = bounds{maxComposedDepth, maxComposedText}
 )
 
 // A scanner scans JSON text (RFC 8259) once. It has no field for the current offset: each method
@@ -19,14 +36,14 @@ const (
 // no method finds a token, so that callers check err only once, at the end.
 type scanner struct {
 	b            []byte
-	depth        int
+	levels       int  // further levels of nesting that are allowed
 	keyAt        span // the key of the current member, with its quotation marks
 	escaped      bool // the current key has escapes
 	multiline    bool // there is a line break between tokens
 	badUTF8      bool // a string is not valid UTF-8; the rest may be valid
 	manyIDs      bool // the message has more than one id
-	allowDeep    bool // values beyond maxDepth set foundTooDeep and are skipped; false = err
-	foundTooDeep bool // a value beyond maxDepth was skipped
+	allowDeep    bool // values that nest too deep set foundTooDeep and are skipped; false = err
+	foundTooDeep bool // a value that nests too deep was skipped
 	problem      string
 	version      span   // "jsonrpc"
 	paramsToken  span   // params.progressToken
@@ -34,15 +51,16 @@ type scanner struct {
 	err          error
 }
 
+// scan returns a scanner of a text that may be composed.
 func scan(text []byte) (s scanner) {
-	s.open(text)
+	s.open(text, composed)
 	return s
 }
 
-// open sets the text of a zero scanner.
-func (s *scanner) open(text []byte) {
-	if len(text) > maxText {
-		s.err = fmt.Errorf("byte 0: the text is longer than %d bytes", maxText)
+// open sets the text of a zero scanner, and its bounds.
+func (s *scanner) open(text []byte, limit bounds) {
+	if s.levels = limit.depth; len(text) > limit.length {
+		s.err = fmt.Errorf("byte 0: the text is longer than %d bytes", limit.length)
 		return
 	}
 	s.b = text
@@ -156,18 +174,18 @@ func (s *scanner) nextElement(i int) (at int, ok bool) {
 }
 
 // openBracket steps over an opening bracket and returns the offset and the byte that follow it.
-// Beyond maxDepth it fails or, if allowDeep is set, skips the content and returns the closing
-// bracket and its offset.
+// Beyond the allowed levels it fails or, if allowDeep is set, skips the content and returns the
+// closing bracket and its offset.
 func (s *scanner) openBracket(i int, bracket byte) (at int, c byte) {
 	i, c = s.peek(i)
 	if c != bracket {
 		return s.fail(i, "expected %q", bracket), 0
 	}
-	if s.depth++; s.depth > maxDepth {
+	if s.levels--; s.levels < 0 {
 		if s.allowDeep {
 			return s.skipTooDeep(i)
 		}
-		return s.fail(i, "nested deeper than %d", maxDepth), 0
+		return s.fail(i, "nested too deep"), 0
 	}
 	return s.peek(i + 1)
 }
@@ -198,7 +216,7 @@ func (s *scanner) skipTooDeep(i int) (at int, c byte) {
 // closeBracket steps over a closing bracket and returns false, because no member or element
 // follows.
 func (s *scanner) closeBracket(i int) (at int, ok bool) {
-	s.depth--
+	s.levels++
 	return i + 1, false
 }
 
