@@ -68,6 +68,13 @@ func faultyInputs() map[string]string {
 	} {
 		of[`"inputRequests":{"a":{"method":"elicitation/create","params":`+params+`}}`] = member
 	}
+	for request, member := range map[string]string{
+		`"sampling/createMessage","params":{"messages":[],"name":1,"name":2}`:                         `"name" occurs twice`,
+		`"roots/list","params":{"Cursor":1}`:                                                          `"Cursor"`,
+		`"elicitation/create","params":{"message":"x","_meta":{"progressToken":1,"progressToken":2}}`: `"progressToken" occurs twice`,
+	} {
+		of[`"inputRequests":{"a":{"method":`+request+`}}`] = member
+	}
 	return of
 }
 
@@ -224,12 +231,46 @@ func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 		gh.SendError(ofCall.ID(), `{"message":"go",`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
+	of[`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","name":1,"name":2}]}`] =
+		`"name" occurs twice` // only an input request, not an error, may not have these members
 	forEachMember(t, of, func(t *testing.T, member, sent string) {
 		_, client, gh := openLegacy(t, urlElicitationCap)
 		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, urlElicitationCap))
 		gh.SendError(gh.WantRequest("tools/call").ID(), `{"message":"go",`+sent+`}`)
 		wantUnusable(t, client, member)
 	})
+}
+
+// A task with members that must not be in params is returned, but no notification contains it.
+func TestNotificationsOfAmbiguousTasks(t *testing.T) {
+	for _, more := range []string{`"name":1,"name":2`, `"Level":1`,
+		`"progressToken":"` + strings.Repeat("x", 5000) + `"`} {
+		synctest.Test(t, func(t *testing.T) { // session client
+			client, gh, task := openPolledTask(t)
+			client.Send(`{"jsonrpc":"2.0","id":2,"method":"tasks/result","params":{"taskId":` +
+				task + `}}`)
+			gh.SendResult(gh.WantRequest("tasks/get").ID(),
+				`{"taskId":"t1","status":"completed","result":{"content":[]},`+more+`}`)
+			client.Want(`{"jsonrpc":"2.0","id":2,"result":{"_meta":` +
+				`{"io.modelcontextprotocol/related-task":{"taskId":` + task + `}},"content":[]}}`)
+			client.WantNothing()
+		})
+		synctest.Test(t, func(t *testing.T) { // stateless client
+			client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
+			client.Send(modernRequest(`"sub"`, "subscriptions/listen",
+				`"notifications":{"taskIds":[`+task+`]},`, tasksCap))
+			client.WantNotification("notifications/subscriptions/acknowledged")
+			for _, more := range []string{`"statusMessage":"a"`, more, `"statusMessage":"b"`} {
+				gh.SendResult(gh.WantRequest("tasks/get").ID(),
+					`{"resultType":"complete","taskId":"t1","status":"working",`+more+`}`)
+			}
+			m := client.WantNotification("notifications/tasks")
+			if text, _ := wire.Lookup(m.Part(wire.PartParams), "statusMessage"); string(text) !=
+				`"b"` {
+				t.Errorf("got %s", m.Raw())
+			}
+		})
+	}
 }
 
 // faultyTasks are members of a task in which a client could read another task.

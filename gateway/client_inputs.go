@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -86,7 +87,7 @@ func (ci clientInputs) adapt(
 	client := ci.c.s.lifecycle.handshake()
 	var missing mrtr.MissingCapabilities
 	for _, input := range inputs {
-		missing.Add(client.clientCaps, wire.NewRequest("0", input.Method, input.Params))
+		missing.Add(client.clientCaps, input.Method, input.Params)
 	}
 	if !missing.IsEmpty() {
 		return nil, wire.Errorf(protocol.CodeMissingCapability, "%s", &missing)
@@ -94,13 +95,14 @@ func (ci clientInputs) adapt(
 	for _, input := range inputs {
 		params, err := protocol.AdaptServerRequest(input.Method, input.Params, client.Revision,
 			client.clientCaps)
-		if err != nil {
-			return nil, wire.Errorf(wire.CodeInvalidParams, "%s: %v", truncate(input.Method), err)
-		}
 		if ci.taskID != "" {
 			params = protocol.AddRelatedTask(params, ci.taskID)
 		}
-		m := mrtr.WithLabel(ci.c.Route.Backend, wire.NewRequest("0", input.Method, params))
+		m, unclear := wire.ParseRequest("0", input.Method, params)
+		if err := cmp.Or(err, unclear); err != nil {
+			return nil, wire.Errorf(wire.CodeInvalidParams, "%s: %v", truncate(input.Method), err)
+		}
+		m = mrtr.WithLabel(ci.c.Route.Backend, m)
 		if input.Method == protocol.MethodElicitationCreate &&
 			mrtr.ElicitationMode(params) == "url" {
 			// 2025-11-25 requires an id, though no completion will be sent

@@ -178,7 +178,7 @@ func (rc *resumableCall) withdraw(in *mrtr.PendingInput) {
 // endUndeclared cancels the call and responds with an error that lists the capability.
 func (rc *resumableCall) endUndeclared(m wire.Message) {
 	var s mrtr.MissingCapabilities
-	s.Add(rc.client.meta.Capabilities, m)
+	s.Add(rc.client.meta.Capabilities, m.Method(), m.Part(wire.PartParams))
 	rc.mu.Lock()
 	c := rc.call
 	if rc.ended || c == nil || s.IsEmpty() {

@@ -98,7 +98,11 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 				break // a later poll notifies the client
 			}
 			if isNew {
-				l.notify(protocol.NewTaskNotification(task))
+				if m, err := protocol.NewTaskNotification(task); err != nil {
+					l.conn.log().Warn("dropped a task status", "backend", st.backend, "err", err)
+				} else {
+					l.notify(m)
+				}
 			}
 			if lastSent = now; protocol.IsTerminalStatus(status) {
 				return

@@ -67,8 +67,13 @@ func (t *taskPoller) untilDone(ctx context.Context, task []byte) (wire.Message, 
 		}
 		legacy := protocol.TaskToLegacy(task)
 		if p.setStatus(legacy) && p.clientID != "" && !c.conn.isBacklogged(p.backend) {
-			c.s.notify(wire.NewNotification(protocol.NotificationTasksStatus,
-				protocol.SetTaskID(legacy, p.clientID)), "")
+			status, err := wire.ParseNotification(protocol.NotificationTasksStatus,
+				protocol.SetTaskID(legacy, p.clientID))
+			if err != nil {
+				c.s.log().Warn("dropped a task status", "backend", p.backend, "err", err)
+			} else {
+				c.s.notify(status, "")
+			}
 		}
 		c.s.tasks.noteStatus(p.backend, p.id, protocol.TaskStatus(task))
 		switch {

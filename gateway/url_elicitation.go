@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -34,9 +35,14 @@ func (c *statelessCall) requestURLConsent(failure []byte) bool {
 				text)})
 		inputs = append(inputs, protocol.InputRequest{Key: mrtr.Key(len(inputs) + 1),
 			Method: protocol.MethodElicitationCreate, Params: params})
-		return len(inputs) < mrtr.MaxInputRequests
+		_, err = wire.ParseRequest("0", protocol.MethodElicitationCreate, params)
+		return err == nil && len(inputs) < mrtr.MaxInputRequests
 	})
 	switch {
+	case err != nil:
+		c.failWith(&peer.BadResponseError{Err: fmt.Errorf(
+			"an entry of its elicitations is ambiguous: %w", err)})
+		return true
 	case len(inputs) == 0:
 		return false
 	case !mrtr.DeclaresElicitation(c.client.meta.Capabilities, "url"):
@@ -77,7 +83,10 @@ func (c *statelessCall) checkConsent(t mrtr.Ticket, responses []byte) bool {
 		return false
 	}
 	id, requested, _ := strings.Cut(t.Text, " ")
-	inputs, _, _ := protocol.ReadInputRequests([]byte(requested)) // written by the gateway
+	inputs, _, err := protocol.ReadInputRequests([]byte(requested)) // written by askURLs
+	if err != nil {
+		return c.rejectState(err)
+	}
 	agreed := true
 	var unanswered []protocol.InputRequest
 	for _, input := range inputs {

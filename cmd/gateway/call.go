@@ -140,9 +140,13 @@ func (t *toolCall) callAndWait(
 		params = append(append(params, `,"arguments":`...), arguments...)
 	}
 	params = append(params, `,"_meta":{"progressToken":0}}`...)
+	request, err := wire.ParseRequest("0", protocol.MethodToolsCall, params)
+	if err != nil {
+		return wire.Message{}, fmt.Errorf("the arguments cannot be sent: %w", err)
+	}
 	w := &callWaiter{w: t.err, mask: t.mask, done: make(chan struct{})}
 	call := &peer.Call{Handler: w, Token: "0"}
-	p.Send(wire.NewRequest("0", protocol.MethodToolsCall, params), call)
+	p.Send(request, call)
 	select {
 	case <-w.done:
 	case <-ctx.Done():

@@ -75,3 +75,19 @@ func TestServerTextIsMaskedInOutput_F_SEC_11_F_MASK_1(t *testing.T) {
 		t.Errorf("a result is not printed as it is: exit code %d and %q", code, out)
 	}
 }
+
+// Arguments that are not a valid message are reported as an error.
+func TestCallWithInvalidArguments(t *testing.T) {
+	path := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: a, embedded: demo}\n")
+	for arguments, want := range map[string]string{
+		"{\"text\":\"\xff\"}": "invalid UTF-8",
+		`{"text":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`: "nests deeper",
+	} {
+		code, out, stderr := runPiped(t, nil, "call", "echo", arguments, "-c", path).output()
+		if code != exitFailed || out != "" ||
+			!strings.Contains(stderr, "the arguments cannot be sent: ") ||
+			!strings.Contains(stderr, want) {
+			t.Errorf("%.20q: exit code %d and %s", arguments, code, stderr)
+		}
+	}
+}

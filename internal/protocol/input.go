@@ -21,8 +21,8 @@ const maxInputRequests = 256
 
 // ReadInputRequests reads an input_required result. It returns the input requests in their order,
 // and the JSON text of the requestState, nil if there is none. It returns an error if the result
-// has neither member, if a member is ambiguous or invalid, or if there are more than
-// maxInputRequests input requests.
+// has neither member, if a member is ambiguous or invalid, if an input request has params that a
+// received request must not have, or if there are more than maxInputRequests input requests.
 func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err error) {
 	if err := checkMembers(result, "its result", "inputRequests", "requestState",
 		"resultType"); err != nil {
@@ -48,6 +48,9 @@ func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err 
 		unclear := checkMembers(value, "its inputRequests", "method", "params")
 		if unclear == nil && in.Method == MethodElicitationCreate {
 			unclear = CheckElicitationParams(params)
+		}
+		if unclear == nil {
+			_, unclear = wire.ParseRequest("0", in.Method, in.Params)
 		}
 		switch {
 		case err != nil:

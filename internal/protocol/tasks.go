@@ -113,9 +113,10 @@ func ensureTaskID(task []byte, id string) []byte {
 }
 
 // NewTaskNotification returns the modern notification about a change of a task, for the stream of
-// subscriptions/listen. task is the result of tasks/get; its resultType and _meta are removed.
-func NewTaskNotification(task []byte) wire.Message {
-	return wire.NewNotification(NotificationTasks, wire.EditObject(task, func(key string) bool {
+// subscriptions/listen. task is the result of tasks/get; its resultType and _meta are removed. The
+// error is that of [wire.ParseRequest] for members that must not be in params.
+func NewTaskNotification(task []byte) (wire.Message, error) {
+	return wire.ParseNotification(NotificationTasks, wire.EditObject(task, func(key string) bool {
 		return key == "resultType" || key == "_meta"
 	}))
 }

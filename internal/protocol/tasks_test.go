@@ -227,11 +227,17 @@ func TestInvalidTaskOutcomes(t *testing.T) {
 // The notification about a task contains the result of tasks/get without the members that belong
 // to results.
 func TestNewTaskNotification(t *testing.T) {
-	m := protocol.NewTaskNotification(
+	m, err := protocol.NewTaskNotification(
 		[]byte(
 			`{"resultType":"complete","taskId":"t","status":"working","x":1.0,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`))
 	if got, want := string(m.Raw()),
-		`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","status":"working","x":1.0}}`; got != want {
-		t.Errorf("got %s\nwant %s", got, want)
+		`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","status":"working","x":1.0}}`; got != want || err != nil {
+		t.Errorf("got %s, %v\nwant %s", got, err, want)
+	}
+	for _, ambiguous := range []string{`"name":1,"name":2`, `"Level":1`} {
+		if m, err := protocol.NewTaskNotification([]byte(`{"taskId":"t","status":"working",` +
+			ambiguous + `}`)); err == nil {
+			t.Errorf("got %s", m.Raw())
+		}
 	}
 }

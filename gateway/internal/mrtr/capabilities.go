@@ -16,9 +16,8 @@ type requiredCapability struct{ capability, sub string }
 
 // capabilityFor returns the capability that a request to a client requires; ok is false if no
 // capability covers it.
-func capabilityFor(m wire.Message) (a requiredCapability, ok bool) {
-	params := m.Part(wire.PartParams)
-	switch m.Method() {
+func capabilityFor(method string, params []byte) (a requiredCapability, ok bool) {
+	switch method {
 	case protocol.MethodRootsList:
 		return requiredCapability{"roots", ""}, true
 	case protocol.MethodSamplingCreateMessage:
@@ -53,7 +52,7 @@ func (a requiredCapability) missing(caps []byte) string {
 // CheckDeclared returns an error if a client with these capabilities must not receive the request,
 // because the client has not declared the required capability or no capability covers the request.
 func CheckDeclared(caps []byte, m wire.Message) *wire.Error {
-	a, _ := capabilityFor(m)
+	a, _ := capabilityFor(m.Method(), m.Part(wire.PartParams))
 	switch missing := a.missing(caps); {
 	case a.capability == "", missing == a.capability:
 		return NotDeclaredError(m)
@@ -76,14 +75,14 @@ type MissingCapabilities struct {
 }
 
 // Add records a request if the client could have declared the required capability but has not.
-func (s *MissingCapabilities) Add(caps []byte, m wire.Message) {
-	a, ok := capabilityFor(m)
+func (s *MissingCapabilities) Add(caps []byte, method string, params []byte) {
+	a, ok := capabilityFor(method, params)
 	missing := a.missing(caps)
 	if !ok || missing == "" {
 		return
 	}
 	s.problems = append(s.problems,
-		truncate(m.Method())+": the client has not declared the capability "+missing)
+		truncate(method)+": the client has not declared the capability "+missing)
 	if s.required == nil {
 		s.required = make(map[string]map[string]struct{})
 	}
@@ -111,9 +110,8 @@ func (s *MissingCapabilities) ClientError(backend string) *wire.Error {
 func CheckInputsDeclared(backend string, caps []byte, inputs []protocol.InputRequest) (err error) {
 	var s MissingCapabilities
 	for _, input := range inputs {
-		m := wire.NewRequest("0", input.Method, input.Params)
-		s.Add(caps, m)
-		switch a, ok := capabilityFor(m); {
+		s.Add(caps, input.Method, input.Params)
+		switch a, ok := capabilityFor(input.Method, input.Params); {
 		case a.capability == "":
 			err = &peer.BadResponseError{Err: fmt.Errorf(
 				"its inputRequests contain %s, which is not allowed there", truncate(input.Method))}
