@@ -15,7 +15,8 @@ import (
 // A Reader reads server-sent events as defined in the WHATWG's HTML standard (§9.2.6). It keeps the
 // data that is needed to resume a stream. It deviates from the standard in three points:
 //   - If a stream ends in an orderly way before the blank line that ends an event, the event is
-//     still delivered, because JSON data itself shows whether the data is complete.
+//     still delivered if its data is a complete JSON object or array. Otherwise LastEventID stays
+//     the id of the event before, so that the event can be requested again.
 //   - An event with empty data is not delivered.
 //   - An id with control characters counts as no id, because it cannot be sent in a header.
 //
@@ -92,7 +93,9 @@ func (r *Reader) Next() (Event, error) {
 		case isLarge:
 			d.dataTooLarge(large)
 			continue
-		case err == io.EOF && (len(d.Data) > 0 || d.oversized != nil):
+		case err == io.EOF && d.oversized != nil:
+			return Event{}, d.oversized
+		case err == io.EOF && isComplete(d.Data):
 		case err != nil:
 			return Event{}, err
 		case len(line) > 0:
@@ -108,6 +111,14 @@ func (r *Reader) Next() (Event, error) {
 		}
 		d = pendingEvent{id: r.LastEventID}
 	}
+}
+
+// isComplete reports whether data is a JSON object or array. Any other JSON value may be the
+// beginning of a longer one.
+func isComplete(data []byte) bool {
+	data = wire.ReplaceInvalidUTF8(data)
+	return wire.Members(data, func(string, []byte, int) {}) ||
+		wire.EachElement(data, func([]byte) bool { return true })
 }
 
 // Each reads to the end of the stream and calls handle with each event, or with the error of an

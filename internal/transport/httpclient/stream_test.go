@@ -203,6 +203,44 @@ func TestHTTPResumes(t *testing.T) {
 	})
 }
 
+// A resumable stream ends in the middle of an event, in an orderly way for HTTP: every body ends in
+// this way if its connection is closed. The event has not been received, so the stream is resumed
+// after the event before.
+func TestHTTPResumesBeforeATruncatedEvent(t *testing.T) {
+	for _, cut := range []int{1, 10, 30} {
+		t.Run(fmt.Sprint(cut), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				var response string
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+					response = resultOf(m, `{"content":[]}`)
+					writeStream(w, "id: 1\ndata: \n\n",
+						"id: 2\ndata: "+response[:len(response)-cut])
+				}
+				var lastIDs []string
+				s.get = func(w http.ResponseWriter, r *http.Request) {
+					last := r.Header.Get("Last-Event-ID")
+					lastIDs = append(lastIDs, last)
+					switch last {
+					case "":
+						http.Error(w, "", http.StatusMethodNotAllowed)
+					case "1":
+						writeStream(w, "id: 2\n"+messageEvent(response))
+					default:
+						writeStream(w, ": nothing follows\n\n")
+					}
+				}
+				c := ready(t, s, nil)
+				c.call("tools/call")
+				m, _, err := c.Read()
+				if err != nil || string(m.Raw()) != response {
+					t.Errorf("got %s, %v; GETs with Last-Event-ID %q", m.Raw(), err, lastIDs)
+				}
+			})
+		})
+	}
+}
+
 func TestHTTPResumesAreBounded(t *testing.T) {
 	tests := []struct {
 		name string
