@@ -126,13 +126,14 @@ func (l *lists) nextExpiry() <-chan time.Time {
 	return time.After(time.Until(first))
 }
 
-// markExpired marks expired lists as stale.
+// markExpired marks expired lists as stale. They have no expiry until they are read, which may be
+// much later: while the server is unreachable, nothing is read.
 func (l *lists) markExpired() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for k := range l.list {
 		if t := l.list[k].expiresAt; !t.IsZero() && !time.Now().Before(t) {
-			l.list[k].stale = true
+			l.list[k].stale, l.list[k].expiresAt = true, time.Time{}
 		}
 	}
 }
