@@ -103,6 +103,7 @@ func (ll *listenLoop) run(ctx context.Context) {
 			<-ctx.Done()
 			return
 		}
+		ll.withdraw() // a subscribe now waits: the listen may be replaced by one without its URI
 		filter, uris := ll.wantedFilter()
 		if ll.needsReopen(uris) && !ll.replace(ctx, filter, uris) {
 			continue
@@ -147,6 +148,7 @@ func (ll *listenLoop) replace(ctx context.Context, filter []byte, uris []string)
 	}
 	ll.missed = true
 	ll.markReady()
+	ll.resolveSubscribes() // the current listen, if there is one, stays open
 	ll.noteFailure(err)
 	ll.awaitRetry(ctx, err)
 	return false
@@ -348,7 +350,7 @@ func (ll *listenLoop) rejectSubscribes(uris []string, err error) bool {
 	return len(respond) > 0
 }
 
-// withdraw removes the listen from the connection (see resolveSubscribes).
+// withdraw removes the listen from the connection, so that subscribes wait for resolveSubscribes.
 func (ll *listenLoop) withdraw() {
 	ll.link.conn.mu.Lock()
 	defer ll.link.conn.mu.Unlock()
