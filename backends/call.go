@@ -2,6 +2,7 @@ package backends
 
 import (
 	"sync/atomic"
+	"time"
 
 	"mcpgateway/backends/internal/limiter"
 	"mcpgateway/internal/contract"
@@ -38,6 +39,8 @@ type subscriptionRequest struct {
 	ends bool // it is a resources/unsubscribe
 	// connection that has recorded the subscription, or gets the resources/unsubscribe; nil = none
 	conn *backendConn
+	// ends a subscribe that waits for a listen; nil = the subscribe has not waited for one
+	expiry *time.Timer
 }
 
 // newCall returns a call to the backend with this name; see Set.NewCall.
@@ -106,7 +109,11 @@ func (q *queuedCall) complete(m wire.Message, err error) {
 	if err == peer.ErrTimeout {
 		err = &contract.TimeoutError{Limit: q.Timeout}
 	}
-	switch s := q.subscription; {
+	s := q.subscription
+	if s != nil && s.expiry != nil {
+		s.expiry.Stop()
+	}
+	switch {
 	case s == nil || s.conn == nil:
 	case s.ends:
 		s.conn.resubscribeIfWanted(s.uri)

@@ -214,6 +214,13 @@ func (h *harness) call(backend string) (*callRecorder, contract.BackendCall) {
 	return c, p
 }
 
+// outcome returns the result of the call, "" = it has not ended.
+func (c *callRecorder) outcome() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Join(c.results, "")
+}
+
 // want checks the result of the call, "" = it has not ended.
 func (c *callRecorder) want(t *testing.T, want string) {
 	t.Helper()

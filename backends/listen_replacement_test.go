@@ -2,12 +2,15 @@ package backends_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A session subscribes to a URI of the current listen while a listen without this URI is being
@@ -97,4 +100,54 @@ func TestListen_SubscribeAfterFailedReplacement(t *testing.T) {
 			b.WantNotification("notifications/cancelled")
 			one.wantResult(t)
 		})
+}
+
+// If the server ends each listen without an acknowledgement, it refuses the subscription.
+func TestListen_EndWithoutAcknowledgementIsARefusal(t *testing.T) {
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			h.OpenSession("one", nil, false)
+			b := h.startModernServer(t)
+			b.acceptListen(nil)
+			b.serveLists("t")
+			one := h.subscribe("one", "a", "x:y", true)
+			b.SendResult(b.takeListen([]string{"x:y"}), `{"resultType":"complete"}`)
+			one.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: `+
+				`the backend refuses the subscription: subscriptions/listen ended without an `+
+				`acknowledgement"}}`)
+		})
+}
+
+// A subscribe ends after its call_timeout, or else after two minutes, if no listen can be opened.
+func TestListen_SubscribeTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		0: 2 * time.Minute, 10 * time.Second: 10 * time.Second,
+	} {
+		c := modernBackends(perSessionBackend("a"))
+		c[0].CallTimeout = timeout
+		withHarness(t, backends.Options{Backends: c}, func(t *testing.T, h *harness) {
+			h.OpenSession("one", nil, false)
+			b := h.startModernServer(t)
+			b.acceptListen(nil)
+			b.serveLists("t")
+			one, began := h.subscribe("one", "a", "x:y", true), time.Now()
+			for one.outcome() == "" && time.Since(began) < 5*time.Minute {
+				time.Sleep(time.Millisecond)
+				for _, line := range b.TakeAll() {
+					m, _ := wire.Parse([]byte(line))
+					b.FailRead(&transport.CallLostError{ID: m.ID(), Err: errors.New("reset"),
+						MayHaveRun: true})
+				}
+			}
+			one.want(t, fmt.Sprintf("it has not accepted subscriptions/listen within %v", want))
+			if took := time.Since(began); took > want+time.Second {
+				t.Errorf("%v: it took %v", timeout, took)
+			}
+			b.TakeAll()
+			time.Sleep(time.Minute)
+			if lines := strings.Join(b.TakeAll(), "\n"); strings.Contains(lines, "x:y") {
+				t.Errorf("the URI is still wanted: %s", lines)
+			}
+		})
+	}
 }

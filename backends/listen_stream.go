@@ -2,7 +2,6 @@ package backends
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -74,8 +73,9 @@ func listenError(a peer.Response) error {
 	if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
 		return wire.ReadError(failure)
 	}
-	if a.Err == nil {
-		return errors.New("subscriptions/listen ended without an acknowledgement")
+	if a.Err == nil { // the server refuses the listen in another form
+		return wire.Errorf(wire.CodeInternalError,
+			"subscriptions/listen ended without an acknowledgement")
 	}
 	return a.Err
 }

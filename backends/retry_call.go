@@ -51,8 +51,8 @@ func (l *link) retryInNewSession(q *queuedCall, err error) bool {
 // caller gets another error, because -32020 and -32022 concern only the gateway.
 //
 // Meanwhile the call has no timeout in the peer, and the refresh may have none either
-// (start_timeout: 0). Therefore the call waits for at most its call_timeout, or refreshRetryTimeout
-// if it has no timeout, and then ends as not run.
+// (start_timeout: 0). Therefore the call waits for at most its call_timeout, or noTimeoutWait if it
+// has no timeout, and then ends as not run.
 func (l *link) retryAfterRefresh(q *queuedCall, m *wire.Message, err error) bool {
 	bc := l.conn
 	l.noteReachability(err)
@@ -69,7 +69,7 @@ func (l *link) retryAfterRefresh(q *queuedCall, m *wire.Message, err error) bool
 		return false
 	}
 	q.isRetry = true
-	wait := cmp.Or(q.Timeout, refreshRetryTimeout) // before another goroutine may own the call
+	wait := cmp.Or(q.Timeout, noTimeoutWait) // before another goroutine may own the call
 	bc.mu.Lock()
 	if bc.link != l || bc.phase != connOpen || !q.enter(&bc.calls.callQueue) {
 		bc.mu.Unlock()
@@ -84,8 +84,9 @@ func (l *link) retryAfterRefresh(q *queuedCall, m *wire.Message, err error) bool
 	return true
 }
 
-// refreshRetryTimeout is the longest wait for the refresh of a call without call_timeout.
-const refreshRetryTimeout = 2 * time.Minute
+// noTimeoutWait is the longest wait of a call without call_timeout for the gateway's own request on
+// which it depends: a refresh or a listen.
+const noTimeoutWait = 2 * time.Minute
 
 // expireRetry ends a call that still waits for the refresh. A call waits for it once.
 func (l *link) expireRetry(q *queuedCall, waited time.Duration) {

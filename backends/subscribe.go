@@ -1,7 +1,9 @@
 package backends
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
@@ -119,9 +121,10 @@ func (bc *backendConn) dropSubscriptions(session string, acceptedOnly bool) []st
 // subscribeByListenLocked handles resources/subscribe and resources/unsubscribe for a modern
 // backend. The response to a subscribe request is sent when the server has acknowledged a listen
 // with the URI, and at once if the current listen covers the URI. A subscribe request is refused at
-// once if the filters do not permit it, the server has no subscriptions, or a limit is reached. The
-// response to an unsubscribe request is sent at once. respond sends a response that is due at once,
-// and must be called without bc.mu.
+// once if the filters do not permit it, the server has no subscriptions, or a limit is reached. It
+// waits for a listen for at most its call_timeout, or noTimeoutWait if it has no timeout, and then
+// ends as not run. The response to an unsubscribe request is sent at once. respond sends a response
+// that is due at once, and must be called without bc.mu.
 func (bc *backendConn) subscribeByListenLocked(q *queuedCall) (respond func()) {
 	uri, session := q.subscription.uri, q.request.Session
 	q.modern = false // the gateway itself responds
@@ -153,9 +156,24 @@ func (bc *backendConn) subscribeByListenLocked(q *queuedCall) (respond func()) {
 		bc.subs.reject(uri, session)
 		return func() { q.fail(peer.ErrCancelled) }
 	}
+	wait := cmp.Or(q.Timeout, noTimeoutWait)
+	if q.subscription.expiry != nil {
+		q.subscription.expiry.Stop() // it waited at another connection, or for another link
+	}
+	q.subscription.expiry = time.AfterFunc(wait, func() { bc.expireSubscribe(q, wait) })
 	bc.calls.subscribes = append(bc.calls.subscribes, q)
 	bc.subs.signalReopen()
 	return func() {}
+}
+
+// expireSubscribe ends a subscribe that still waits for a listen.
+func (bc *backendConn) expireSubscribe(q *queuedCall, waited time.Duration) {
+	bc.mu.Lock()
+	waits := removeCall(&bc.calls.subscribes, q)
+	bc.mu.Unlock()
+	if waits {
+		q.fail(notSent("it has not accepted subscriptions/listen within %v", waited))
+	}
 }
 
 // resolveSubscribesLocked removes the pending subscribe calls whose result is known according to
