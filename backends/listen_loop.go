@@ -140,6 +140,8 @@ func (ll *listenLoop) replace(ctx context.Context, filter []byte, uris []string)
 	next, err := ll.open(ctx, filter, uris)
 	switch {
 	case err == nil:
+		// if the current listen has ended, it may have ended before the next one was open
+		ll.missed = ll.missed || ll.current != nil && len(ll.current.ended) > 0
 		ll.closeCurrent(ctx)
 		ll.current = next
 		return true

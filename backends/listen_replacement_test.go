@@ -151,3 +151,28 @@ func TestListen_SubscribeTimeout(t *testing.T) {
 		})
 	}
 }
+
+// If a listen ends before the one that replaces it is open, changes may have been missed.
+func TestListen_EndBeforeReplacement(t *testing.T) {
+	withHarness(t, backends.Options{Backends: modernBackends(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			h.OpenSession("one", nil, false)
+			b := h.startModernServer(t)
+			first := b.acceptListen(nil)
+			b.serveLists("t")
+			one := h.subscribe("one", "a", "x:y", true)
+			synctest.Wait()
+			b.SendResult(first, `{"resultType":"complete"}`) // within uriBatchDelay
+			second := b.acceptListen([]string{"x:y"})
+			one.wantResult(t)
+			b.serveLists("u")
+			h.wantNames("u")
+			h.clients.want(t, "one notified by a: notifications/resources/updated")
+			h.subscribe("one", "a", "x:z", true)
+			third := b.takeListen([]string{"x:y", "x:z"})
+			b.SendResult(second, `{"resultType":"complete"}`) // while the third is being opened
+			b.acknowledge(third, []string{"x:y", "x:z"})
+			b.serveLists("v")
+			h.wantNames("v")
+		})
+}
