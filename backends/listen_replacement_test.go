@@ -176,3 +176,30 @@ func TestListen_EndBeforeReplacement(t *testing.T) {
 			h.wantNames("v")
 		})
 }
+
+// A server on stdio may end a listen by notifications/cancelled. Before the acknowledgement it
+// refuses the listen thereby.
+func TestListen_CancelledByServer(t *testing.T) {
+	withHarness(t, backends.Options{Backends: modernBackends(legacyBackends("a")...)},
+		func(t *testing.T, h *harness) {
+			h.OpenSession("one", nil, false)
+			b := h.startModernServer(t)
+			end := func(id wire.ID) {
+				b.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+
+					`{"requestId":%s}}`, id)
+			}
+			first := b.acceptListen(nil)
+			b.serveLists("t")
+			end(first)
+			second := b.acceptListen(nil)
+			b.serveLists("u")
+			h.wantNames("u")
+			one := h.subscribe("one", "a", "x:y", true)
+			b.WantNotification("notifications/cancelled")
+			end(second) // the response to the gateway's cancellation
+			end(b.takeListen([]string{"x:y"}))
+			one.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: `+
+				`the backend refuses the subscription: subscriptions/listen ended without an `+
+				`acknowledgement"}}`)
+		})
+}

@@ -40,7 +40,7 @@ func (ll *listenLoop) open(ctx context.Context, params []byte,
 	bc := ll.link.conn
 	ls := &listenStream{uris: uris, acked: make(chan []byte, 1), ended: make(peer.ResponseChan, 1),
 		openedAt: time.Now()}
-	ls.call = &peer.Call{Handler: ls.ended, Internal: true}
+	ls.call = &peer.Call{Handler: ls.ended, Internal: true, RemoteCancels: true}
 	bc.mu.Lock()
 	bc.subs.opening = ls
 	bc.mu.Unlock()
@@ -73,7 +73,7 @@ func listenError(a peer.Response) error {
 	if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
 		return wire.ReadError(failure)
 	}
-	if a.Err == nil { // the server refuses the listen in another form
+	if a.Err == nil || a.Err == peer.ErrCancelled { // refused in another form
 		return wire.Errorf(wire.CodeInternalError,
 			"subscriptions/listen ended without an acknowledgement")
 	}

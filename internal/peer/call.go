@@ -37,6 +37,9 @@ type Call struct {
 	// Internal is true if the gateway makes the call for itself. The call then does not count as
 	// use of the connection; see [Activity].
 	Internal bool
+	// RemoteCancels is true if the remote side may end the call by notifications/cancelled, as a
+	// server on stdio ends subscriptions/listen. The call then completes with ErrCancelled.
+	RemoteCancels bool
 
 	noCancelNotice bool // abandoning the call sends no notification
 	sentVia        atomic.Pointer[transmission]
@@ -92,7 +95,8 @@ func (c *Call) SentAt() time.Time {
 // ErrTimeout is the error of a call that got no response within its Timeout.
 var ErrTimeout = errors.New("no answer in time")
 
-// ErrCancelled is the error of a call that its caller cancelled.
+// ErrCancelled is the error of a call that its caller cancelled, or the remote side: see
+// Call.RemoteCancels.
 var ErrCancelled = errors.New("cancelled")
 
 // Cancel cancels the call, which then cannot be sent, or sent again. If the call is in flight, the

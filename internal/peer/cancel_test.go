@@ -99,3 +99,30 @@ func TestACancellationTravelsOnTheStreamOfTheCall(t *testing.T) {
 		}
 	})
 }
+
+// The remote side can end a call by notifications/cancelled only if the call allows it, as a
+// subscriptions/listen does.
+func TestTheRemoteSideCancelsACall(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *testPeer) {
+		for _, id := range []string{"1", `"2"`} {
+			c, _ := k.send(request("7", ""), &peer.Call{RemoteCancels: true})
+			k.remote.Next()
+			k.remote.Sendf(
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id)
+			synctest.Wait()
+			if _, err := c.wantOutcome(t); err != peer.ErrCancelled {
+				t.Errorf("it ended with %v", err)
+			}
+		}
+		c, _ := k.send(request("7", ""), &peer.Call{})
+		k.remote.Next()
+		for _, id := range []string{"3", "4", "null", "{}"} {
+			k.remote.Sendf(
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id)
+		}
+		k.remote.WantNothing()
+		c.wantOpen(t)
+		k.remote.SendResult("3", "{}")
+		c.wantOutcome(t)
+	})
+}

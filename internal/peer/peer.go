@@ -23,6 +23,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -216,12 +218,17 @@ func (p *Peer) originOf(id wire.ID) Origin {
 	if id == "" {
 		return Origin{}
 	}
-	if n, err := p.parseCallID([]byte(id)); err == nil {
-		if c, ok := p.calls.byID.Get(n); ok {
-			return Origin{Call: c}
-		}
+	if c := p.callByID(id); c != nil {
+		return Origin{Call: c}
 	}
 	return Origin{CallEnded: true}
+}
+
+// callByID returns the call in flight with this id, which may be a string; nil if there is none.
+func (p *Peer) callByID(id wire.ID) *Call {
+	n, _ := strconv.ParseInt(strings.Trim(string(id), `"`), 10, 64) // 0 is the id of no call
+	c, _ := p.calls.byID.Get(n)
+	return c
 }
 
 // dispatch processes one message. If b is not nil, the message is element i of that batch.
@@ -258,6 +265,8 @@ func (p *Peer) dispatch(m wire.Message, origin Origin, b *batch, i int) {
 			// request"). The cancellation of an unknown or answered request is ignored.
 			if r := p.requests.get(m.RequestID()); r != nil {
 				r.cancel(m.Part(wire.PartParams))
+			} else if c := p.callByID(m.RequestID()); c != nil && c.RemoteCancels {
+				p.completeByID(c.ID(), ErrCancelled)
 			}
 		default:
 			p.h.HandleNotification(m, origin)
