@@ -68,8 +68,11 @@ func (h *serverHandshake) run(ctx context.Context) error {
 	}
 	switch {
 	case s.modern:
+		// A server that was found to support only modern revisions remains so, even if its
+		// DiscoverResult now names a legacy revision: it may have refused initialize.
+		onlyModern := d.generation == protocol.Modern && !d.bothGenerations
 		h.detection.setGeneration(detectedGeneration{generation: protocol.Modern,
-			bothGenerations: s.bothGenerations})
+			bothGenerations: s.bothGenerations && !onlyModern})
 	case errors.Is(h.probeErr, errNoDiscoverResult):
 		h.detection.setGeneration(unprobeableLegacy)
 	}
