@@ -26,7 +26,9 @@ func (bc *backendConn) mergeIntoShared() {
 	}
 	calls, accepted := bc.calls.take(), bc.subs.takeAccepted()
 	bc.mu.Unlock()
-	bc.b.shared.put(bc.session, accepted[bc.session], false)
+	if uris := accepted[bc.session]; len(uris) > 0 {
+		bc.b.shared.put(bc.session, uris, true) // no server has had them since bc was down
+	}
 	for _, q := range calls {
 		bc.b.shared.send(q)
 	}
@@ -49,8 +51,8 @@ func (bc *backendConn) startDraining() ([]*queuedCall, map[string][]string) {
 // or merged, they go where its calls go.
 //
 // If missed is set, updates may have been missed: the server is subscribed now or when it is ready,
-// and after that the session gets an update of each URI. Otherwise bc must not have begun to start,
-// or have a modern server, and a per-session connection is started by its first call.
+// and after that the session gets an update of each URI. Otherwise bc must be a per-session
+// connection that has not begun to start: it is started by its first call.
 func (bc *backendConn) put(session string, uris []string, missed bool) {
 	bc.mu.Lock()
 	switch bc.phase {
@@ -75,12 +77,8 @@ func (bc *backendConn) put(session string, uris []string, missed bool) {
 			}
 		}
 	}
-	if missed || !bc.isPerSession() && !bc.subs.empty() {
-		bc.wakeLocked() // it may be stopped and wait for demand
-	}
 	if missed {
+		bc.wakeLocked() // it may be stopped and wait for demand
 		bc.resubscribeLocked()
-	} else {
-		bc.subs.signalReopen()
 	}
 }
