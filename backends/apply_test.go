@@ -243,6 +243,40 @@ func TestApply_RenamesBackend(t *testing.T) {
 	})
 }
 
+// The same if it is slow to start: in the meantime it has the status and the calls of the old name.
+// Only one backend replaces the renamed one, even if another new backend has the same program.
+func TestApply_RenamesSlowBackend(t *testing.T) {
+	all := legacyBackends("a", "b", "c")
+	all[1].Command, all[2].Command = all[0].Command, all[0].Command
+	withHarness(t, backends.Options{Backends: all[:1]}, func(t *testing.T, h *harness) {
+		old := h.nextProcess("a")
+		old.ServeStartup("t")
+		h.wantNames("t")
+		done := h.startApply(change(all[1:]...))
+		b, c := h.nextProcess("b"), h.nextProcess("c")
+		time.Sleep(5 * time.Second)
+		h.wantNames("t")
+		call, _ := h.call("a")
+		old.SendResult(old.WantRequest("tools/call").ID(), "{}")
+		call.wantResult(t)
+		if s := h.Status(); len(s) != 2 || s[0].Name != "a" || s[0].State != backends.Ready ||
+			s[1].Name != "c" || s[1].State != backends.Starting {
+			t.Errorf("status %+v", s)
+		}
+		b.ServeStartup("u")
+		h.wantNames("u")
+		if !old.Disconnected() {
+			t.Error("the old backend is still running")
+		}
+		c.ServeStartup("v")
+		<-done
+		h.wantNames("u", "v")
+		if s := h.Status(); s[0].Name != "b" || s[1].Name != "c" {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
 // A disabled backend is treated like a removed one.
 func TestApply_Disables(t *testing.T) {
 	all := legacyBackends("a", "b")

@@ -88,18 +88,43 @@ func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backe
 }
 
 // withPredecessors returns a copy of the table in which each of the missing backends is replaced by
-// the backend of the same name in the table now, if there is one.
+// its predecessor in the table now, if there is one: the backend of the same name, or of its former
+// name.
 func (t *backendTable) withPredecessors(missing []*Backend, now *backendTable) *backendTable {
 	next := *t
-	next.all, next.byName = nil, make(map[string]*Backend)
+	next.all, next.byName, next.names = nil, make(map[string]*Backend), slices.Clone(t.names)
 	for _, b := range t.all {
-		if old := now.byName[b.cfg.Name]; old != nil && slices.Contains(missing, b) {
-			b = old
+		if slices.Contains(missing, b) {
+			if old := now.byName[b.cfg.Name]; old != nil {
+				b = old
+			} else if old := t.renamedFrom(b, now); old != nil {
+				next.names[slices.Index(next.names, b.cfg.Name)] = old.cfg.Name
+				b = old
+			}
 		}
 		next.all = append(next.all, b)
 		next.byName[b.cfg.Name] = b
 	}
 	return &next
+}
+
+// renamedFrom returns the backend in the table now of which b, which is not in it, has the program
+// or URL, and whose name is no longer in the configuration; nil = none. If several new backends
+// have this program, only the first of them was renamed.
+func (t *backendTable) renamedFrom(b *Backend, now *backendTable) *Backend {
+	same := func(other *Backend) bool { return other.serverKey == b.serverKey }
+	if first := slices.IndexFunc(t.all, func(other *Backend) bool {
+		return same(other) && !now.has(other)
+	}); t.all[first] != b {
+		return nil
+	}
+	i := slices.IndexFunc(now.all, func(old *Backend) bool {
+		return same(old) && !slices.Contains(t.names, old.cfg.Name)
+	})
+	if i < 0 {
+		return nil
+	}
+	return now.all[i]
 }
 
 // orderDiffers reports whether two names that are in both lists have a different order in the
