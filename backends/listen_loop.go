@@ -104,49 +104,50 @@ func (ll *listenLoop) run(ctx context.Context) {
 			return
 		}
 		ll.withdraw() // a subscribe now waits: the listen may be replaced by one without its URI
-		filter, uris := ll.wantedFilter()
-		if ll.needsReopen(uris) && !ll.replace(ctx, filter, uris) {
+		wanted := ll.wantedFilter()
+		if ll.needsReopen(wanted) && !ll.replace(ctx, wanted) {
 			continue
 		}
 		ll.resolveSubscribes()
 		ll.missed = ll.missed || time.Since(began) >= firstListenTimeout && !ll.isReady()
 		ll.markReady()
 		ll.refreshMissed()
-		ll.awaitChange(ctx, len(uris))
+		ll.awaitChange(ctx, len(wanted.uris))
 	}
 }
 
 // needsReopen reports whether the listen must be opened or replaced now. Unused URIs in the listen
 // are no reason to replace it at once, because a replacement takes time, especially on stdio.
-func (ll *listenLoop) needsReopen(uris []string) bool {
-	if ll.current == nil || ll.pruneURIs {
+func (ll *listenLoop) needsReopen(wanted listenFilter) bool {
+	if ll.current == nil || ll.pruneURIs || !slices.Equal(wanted.lists, ll.current.lists) {
 		return true
 	}
-	return slices.ContainsFunc(uris,
+	return slices.ContainsFunc(wanted.uris,
 		func(uri string) bool { return !slices.Contains(ll.current.uris, uri) })
 }
 
-// replace replaces the current listen. If filter is nil, replace only ends the current listen. It
-// reports false if the new listen has failed; the wait before the next try is then over.
-func (ll *listenLoop) replace(ctx context.Context, filter []byte, uris []string) bool {
+// replace replaces the current listen. If the wanted filter is empty, replace only ends the current
+// listen. It reports false if the new listen has failed; the wait before the next try is then over.
+func (ll *listenLoop) replace(ctx context.Context, wanted listenFilter) bool {
 	ll.pruneURIs = false
-	if !ll.link.conn.b.hasManyStreams() || filter == nil {
+	if !ll.link.conn.b.hasManyStreams() || wanted.isEmpty() {
 		ll.missed = ll.missed || ll.current != nil
 		ll.closeCurrent(ctx)
 	}
-	if filter == nil {
+	if wanted.isEmpty() {
 		return true
 	}
-	next, err := ll.open(ctx, filter, uris)
+	next, err := ll.open(ctx, wanted)
 	switch {
 	case err == nil:
 		// if the current listen has ended, it may have ended before the next one was open
-		ll.missed = ll.missed || ll.current != nil && len(ll.current.ended) > 0
+		ll.missed = ll.missed || ll.current != nil &&
+			(len(ll.current.ended) > 0 || !slices.Equal(wanted.lists, ll.current.lists))
 		ll.closeCurrent(ctx)
 		ll.current = next
 		return true
-	case ctx.Err() != nil, ll.rejectSubscribes(uris, err): // retry at once without the refused URIs
-		return false
+	case ctx.Err() != nil, ll.rejectSubscribes(wanted.uris, err):
+		return false // retry at once without the refused URIs
 	}
 	ll.missed = true
 	ll.markReady()
@@ -239,33 +240,24 @@ func (ll *listenLoop) noteFailure(err error) {
 	logAt("subscriptions/listen failed; changes may be noticed late", "err", err)
 }
 
-// wantedFilter returns the params of the wanted listen, nil if none is wanted, and the URIs in the
-// params. It clears subscriptions.resubscribe: their updates count as missed.
-func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
-	filter := make(map[string]any)
-	for k, flag := range map[catalog.Kind]string{
-		catalog.Tools: "toolsListChanged", catalog.Prompts: "promptsListChanged",
-		catalog.Resources: "resourcesListChanged",
-	} {
-		if ll.link.info().has(k.Capability(), "listChanged") {
-			filter[flag] = true
+// wantedFilter returns the filter of the wanted listen. It clears subscriptions.resubscribe: their
+// updates count as missed.
+func (ll *listenLoop) wantedFilter() (wanted listenFilter) {
+	info := ll.link.info()
+	for k := range catalog.Kind(catalog.NumKinds) {
+		if flag := listenFlags[k]; flag != "" && info.has(k.Capability(), "listChanged") {
+			wanted.lists = append(wanted.lists, flag)
 		}
 	}
-	if ll.link.info().has("resources", "subscribe") {
+	if info.has("resources", "subscribe") {
 		bc := ll.link.conn
 		bc.mu.Lock()
-		uris = bc.b.filters.permittedURIs(bc.subs.uris())
+		wanted.uris = bc.b.filters.permittedURIs(bc.subs.uris())
 		ll.missed = ll.missed || len(bc.subs.resubscribe) > 0
 		bc.subs.resubscribe = nil
 		bc.mu.Unlock()
 	}
-	if len(uris) > 0 {
-		filter["resourceSubscriptions"] = uris
-	}
-	if len(filter) == 0 {
-		return nil, nil
-	}
-	return wire.Encode(map[string]any{"notifications": filter}), uris
+	return wanted
 }
 
 // closeCurrent ends the current listen, if there is one. On stdio it also waits for the end of the

@@ -5,15 +5,39 @@ import (
 	"slices"
 	"time"
 
+	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
+// A listenFilter is what a listen requests.
+type listenFilter struct {
+	lists []string // flags of the lists whose changes are requested, by kind
+	uris  []string
+}
+
+// listenFlags are the flags of the lists; templates have none of their own.
+var listenFlags = [catalog.NumKinds]string{catalog.Tools: "toolsListChanged",
+	catalog.Prompts: "promptsListChanged", catalog.Resources: "resourcesListChanged"}
+
+func (f listenFilter) isEmpty() bool { return len(f.lists)+len(f.uris) == 0 }
+
+func (f listenFilter) params() []byte {
+	all := make(map[string]any)
+	for _, flag := range f.lists {
+		all[flag] = true
+	}
+	if len(f.uris) > 0 {
+		all["resourceSubscriptions"] = f.uris
+	}
+	return wire.Encode(map[string]any{"notifications": all})
+}
+
 // A listenStream is one subscriptions/listen.
 type listenStream struct {
+	listenFilter
 	call        *peer.Call
-	uris        []string
 	acked       chan []byte // capacity 1: the notifications that the server has acknowledged
 	ended       peer.ResponseChan
 	openedAt    time.Time
@@ -35,11 +59,10 @@ func (ls *listenStream) matches(m wire.Message) bool {
 // open opens a listen and waits until the server has acknowledged it. After ackTimeout it assumes
 // that the server has accepted all URIs. It fails if the listen cannot be sent, or ends before the
 // acknowledgement, or ctx is done.
-func (ll *listenLoop) open(ctx context.Context, params []byte,
-	uris []string) (*listenStream, error) {
+func (ll *listenLoop) open(ctx context.Context, wanted listenFilter) (*listenStream, error) {
 	bc := ll.link.conn
-	ls := &listenStream{uris: uris, acked: make(chan []byte, 1), ended: make(peer.ResponseChan, 1),
-		openedAt: time.Now()}
+	ls := &listenStream{listenFilter: wanted, acked: make(chan []byte, 1),
+		ended: make(peer.ResponseChan, 1), openedAt: time.Now()}
 	ls.call = &peer.Call{Handler: ls.ended, Internal: true, RemoteCancels: true}
 	bc.mu.Lock()
 	bc.subs.opening = ls
@@ -49,7 +72,7 @@ func (ll *listenLoop) open(ctx context.Context, params []byte,
 		bc.subs.opening = nil
 		bc.mu.Unlock()
 	}()
-	m := wire.NewRequest("0", protocol.MethodSubscriptionsListen, params)
+	m := wire.NewRequest("0", protocol.MethodSubscriptionsListen, wanted.params())
 	if err := ll.link.peer.TrySend(ll.link.withClientMeta(m, "", false), ls.call); err != nil {
 		return nil, err
 	}

@@ -107,20 +107,23 @@ func (r *refresher) takeStale() (which [catalog.NumKinds]bool, notify func()) {
 }
 
 // refresh discovers the server again if necessary, and reads lists: all lists if the server was
-// unreachable before, and none if it is unreachable now. It fails only if the server is no longer
-// modern.
+// unreachable before or its capabilities have changed, and none if it is unreachable now. It fails
+// only if the server is no longer modern.
 func (r *refresher) refresh(ctx context.Context, which [catalog.NumKinds]bool) error {
 	bc := r.link.conn
 	defer r.link.beginRefresh()()
 	ctx, cancel := bc.b.withStartTimeout(ctx, peer.ErrTimeout)
 	defer cancel()
-	wasUnreachable := bc.hasIssue(supervise.IssueUnreachable)
+	wasUnreachable, before := bc.hasIssue(supervise.IssueUnreachable), r.link.info()
 	if err := r.rediscover(ctx); err != nil {
 		return err
 	}
 	switch {
 	case bc.hasIssue(supervise.IssueUnreachable):
 		return nil
+	case !sameJSON(before.Capabilities, r.link.info().Capabilities):
+		bc.subs.signalReopen() // the listen may lack lists
+		which = allKinds
 	case wasUnreachable:
 		which = allKinds
 	}
