@@ -24,7 +24,7 @@ func (c *connector) connect(ctx context.Context) error {
 	if isA[retryOtherError](err) && ctx.Err() == nil {
 		err = c.connectByGeneration(ctx)
 	}
-	if !c.conn.reachedReady() {
+	if !c.conn.reachedReady() && ctx.Err() == nil { // the end of a session is not a failed start
 		c.detection.forgetGeneration()
 	}
 	return err
@@ -75,7 +75,7 @@ func (c *connector) connectHTTP(ctx context.Context) error {
 	}
 	err := c.runConn(ctx, mode)
 	if !c.conn.b.fallsBackToSSE(err) {
-		if mode == dialHTTPSSE && !c.conn.reachedReady() {
+		if mode == dialHTTPSSE && !c.conn.reachedReady() && ctx.Err() == nil {
 			c.detection.setHTTPSSE(false)
 		}
 		return err

@@ -57,3 +57,24 @@ func TestGeneration_BothNamedButSessionInitializeRefused(t *testing.T) {
 		}
 	})
 }
+
+// The end of a session during the start of its connection says nothing about the generation of the
+// server.
+func TestGeneration_KeptWhenSessionEndsDuringStart(t *testing.T) {
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			probe := h.nextProcess("a")
+			probe.SendError(probe.WantRequest("server/discover").ID(), methodNotFound)
+			shared := h.nextProcess("a")
+			shared.ServeHandshake(loggingServer)
+			h.serveLists(shared)
+			h.OpenSession("one", nil, false)
+			h.OpenSession("two", nil, false)
+			h.callFor("one", "a")
+			h.nextProcess("a").WantRequest("initialize")
+			h.CloseSession("one")
+			synctest.Wait()
+			h.callFor("two", "a")
+			h.nextProcess("a").WantRequest("initialize")
+		})
+}
