@@ -69,7 +69,9 @@ func (s *recentCalls) noteResponded(session string, now time.Time) {
 	}
 	switch _, known := s.respondedUntil[session]; {
 	case !known && len(s.respondedUntil) >= maxRecentCalls:
-		s.overflowUntil = now.Add(respondedTTL)
+		if until := now.Add(respondedTTL); until.After(s.overflowUntil) {
+			s.overflowUntil = until
+		}
 		return
 	case s.respondedUntil == nil:
 		s.respondedUntil = make(map[string]time.Time)

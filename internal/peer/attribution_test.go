@@ -38,6 +38,30 @@ func TestRecentCallsAreBounded(t *testing.T) {
 	}
 }
 
+// An overflow of the sessions with a response does not shorten the time after an overflow of the
+// abandoned calls.
+func TestOverflowOfRecentCallsIsNotShortened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sessionRecord
+		for n := range maxRecentCalls + 1 {
+			s.recent.noteAbandoned(int64(n), "other")
+		}
+		for n := range maxRecentCalls + 1 {
+			s.recent.noteResponded(fmt.Sprint(n), time.Now())
+		}
+		clear(s.recent.abandoned) // they were answered late
+		s.inFlight.add("mine", 1)
+		time.Sleep(abandonedTTL - time.Second)
+		if session, ok := s.sole(); ok {
+			t.Errorf("a message is attributed to %s", session)
+		}
+		time.Sleep(2 * time.Second)
+		if _, ok := s.sole(); !ok {
+			t.Error("a message is not attributed")
+		}
+	})
+}
+
 // While the records are full, a call does not always search for expired records: there may be one
 // record for the session of each client.
 func TestRecentCallsAreNotSweptForEachCall(t *testing.T) {
