@@ -186,6 +186,8 @@ func (p *Peer) endConnection(err error) {
 		err = errors.New("it closed the connection")
 	}
 	p.calls.reject(closedError{err})
+	// OnDisconnect returns before callTable.disconnect sets disconnectErr, because from then on
+	// TrySend also completes calls, whose handlers may send them again over the next connection.
 	if p.opts.OnDisconnect != nil {
 		p.opts.OnDisconnect(err)
 	}
