@@ -173,7 +173,9 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 	l.acknowledged = true
 	l.notifyLocked(ack)
 	for _, m := range l.queued {
-		l.notifyLocked(m)
+		if m.Method() != protocol.NotificationResourceUpdated || covers(l.uris, updatedURI(m)) {
+			l.notifyLocked(m)
+		}
 	}
 	l.queued = nil
 	l.mu.Unlock()
@@ -232,32 +234,46 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 	return agreed
 }
 
-// isSubscribed reports whether the client is subscribed to the resource with this URI, or to a
-// resource that contains it.
-func (l *listenRequest) isSubscribed(uri string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for subscribed := range l.uris {
-		if catalog.SubscriptionCovers(subscribed, uri) {
+// covers reports whether subscribed contains this URI, or that of a resource that contains the
+// resource with this URI.
+func covers[V any](subscribed map[string]V, uri string) bool {
+	for one := range subscribed {
+		if catalog.SubscriptionCovers(one, uri) {
 			return true
 		}
 	}
 	return false
 }
 
+func updatedURI(m wire.Message) string { return stringAt(m, "params", "uri") }
+
 // handleNotification forwards a backend's notification, if the filter selects it.
 func (l *listenRequest) handleNotification(backend string, m wire.Message) {
 	method := m.Method()
 	if method == protocol.NotificationResourceUpdated {
-		if l.isSubscribed(stringAt(m, "params", "uri")) {
-			l.delayedUpdates.notify(l.conn, backend, m, l.notify)
-		}
+		l.forwardUpdate(backend, m)
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.acknowledged && l.lists[method] != nil {
 		l.notifyLocked(wire.NewNotification(method, nil))
+	}
+}
+
+// forwardUpdate forwards a resource update. Before the acknowledgement it also queues updates of
+// resources whose subscription the backend has not yet confirmed: the confirmation may have been
+// read, but not recorded.
+func (l *listenRequest) forwardUpdate(backend string, m wire.Message) {
+	uri := updatedURI(m)
+	l.mu.Lock()
+	early, subscribed := !l.acknowledged, covers(l.uris, uri)
+	if early && (subscribed || covers(l.pendingURIs, uri)) {
+		l.queueLocked(m)
+	}
+	l.mu.Unlock()
+	if !early && subscribed {
+		l.delayedUpdates.notify(l.conn, backend, m, l.notify)
 	}
 }
 

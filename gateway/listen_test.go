@@ -190,6 +190,53 @@ func TestListen_SuccessorKeepsSubscription(t *testing.T) {
 	})
 }
 
+// An update that arrives after the backend has confirmed a subscription, but before the
+// acknowledgement, follows the acknowledgement. An update of a resource to which the client is not
+// subscribed in the end is dropped.
+func TestUpdateBeforeAcknowledgement_Delivered(t *testing.T) {
+	const updated = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%q}}`
+	open := func(t *testing.T, uris string) (client, gh *mcptest.Peer) {
+		h := newHarness(t, settings{}, "gh")
+		client, _ = h.connectClient()
+		client.Send(modernRequest("0", "prompts/list", "", `{}`))
+		gh = startWithResource(t, h, "gh")
+		client.NextMessage()
+		client.Send(listenFor(`1`, `{"resourceSubscriptions":`+uris+`}`))
+		return client, gh
+	}
+	t.Run("other subscription is pending", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			client, gh := open(t, `["y:other","x:a","z:refused"]`)
+			first := gh.WantRequest("resources/subscribe")
+			second := gh.WantRequest("resources/subscribe")
+			third := gh.WantRequest("resources/subscribe")
+			gh.SendResult(second.ID(), `{}`)
+			for _, uri := range []string{"x:a", "x:a/b", "z:refused", "q:unknown"} {
+				gh.Sendf(updated, uri)
+			}
+			time.Sleep(time.Second)
+			gh.SendError(third.ID(), `{"code":-32002,"message":"not found"}`)
+			client.WantNothing()
+			gh.SendResult(first.ID(), `{}`)
+			wantAcknowledged(t, client, `1`, `{"resourceSubscriptions":["y:other","x:a"]}`)
+			client.Want(resourceUpdated(`1`, "x:a"))
+			client.Want(resourceUpdated(`1`, "x:a/b"))
+			client.WantNothing()
+		})
+	})
+	t.Run("directly after the confirmation", func(t *testing.T) {
+		for range 20 { // the update races with the goroutine that records the confirmation
+			synctest.Test(t, func(t *testing.T) {
+				client, gh := open(t, `["x:a"]`)
+				gh.SendResult(gh.WantRequest("resources/subscribe").ID(), `{}`)
+				gh.Sendf(updated, "x:a")
+				wantAcknowledged(t, client, `1`, `{"resourceSubscriptions":["x:a"]}`)
+				client.Want(resourceUpdated(`1`, "x:a"))
+			})
+		}
+	})
+}
+
 // Each of many subscriptions gets one notification of a change, and none if its list is unchanged.
 func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -122,13 +122,21 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 }
 
 // notify sends a notification of the subscription. Before the acknowledgement it queues the
-// notification, or drops it if maxListenResources notifications are queued.
+// notification.
 func (l *listenRequest) notify(m wire.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.acknowledged {
 		l.notifyLocked(m)
-	} else if len(l.queued) < maxListenResources {
+	} else {
+		l.queueLocked(m)
+	}
+}
+
+// queueLocked queues a notification until the acknowledgement, or drops it if maxListenResources
+// notifications are queued.
+func (l *listenRequest) queueLocked(m wire.Message) {
+	if len(l.queued) < maxListenResources {
 		l.queued = append(l.queued, m)
 	}
 }
