@@ -207,7 +207,7 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 		l.mu.Lock()
 		l.pendingURIs[uri] = true
 		l.mu.Unlock()
-		l.client.subscribe(p.backend, uri, true, p.responseWaiter)
+		l.client.subscribe(p.backend, uri, p.responseWaiter)
 	}
 	for _, p := range all {
 		refused, late := false, false

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/gateway"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -234,6 +236,59 @@ func TestUpdateBeforeAcknowledgement_Delivered(t *testing.T) {
 				client.Want(resourceUpdated(`1`, "x:a"))
 			})
 		}
+	})
+}
+
+// newCallHook calls a function before each NewCall.
+type newCallHook struct {
+	gateway.Backends
+	before func(method string)
+}
+
+func (b *newCallHook) NewCall(backend string, r contract.BackendRequest,
+	h contract.CallHandler) contract.BackendCall {
+	b.before(r.Message.Method())
+	return b.Backends.NewCall(backend, r, h)
+}
+
+// A client opens a subscription to a resource at the moment at which its earlier subscription to
+// the resource ends and the gateway is about to unsubscribe. The client stays subscribed.
+func TestListenReopenedWhileEnding_StaysSubscribed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hook := &newCallHook{before: func(string) {}}
+		h := newHarness(t, settings{wrap: func(b gateway.Backends) gateway.Backends {
+			hook.Backends = b
+			return hook
+		}}, "gh")
+		e, _ := h.serveRequest(modernRequest("0", "prompts/list", "", "{}"))
+		gh := startWithResource(t, h, "gh")
+		e.next()
+		first, end := h.serveRequest(listenFor("1", `{"resourceSubscriptions":["x:a"]}`))
+		gh.SendResult(gh.WantRequest("resources/subscribe").ID(), `{}`)
+		if got := first.next(); !strings.Contains(got, `"x:a"`) {
+			t.Fatalf("got %s", got)
+		}
+		var second exchange
+		hook.before = func(method string) {
+			if method == "resources/unsubscribe" {
+				hook.before = func(string) {}
+				second, _ = h.serveRequest(listenFor("2", `{"resourceSubscriptions":["x:a"]}`))
+				synctest.Wait()
+			}
+		}
+		end()
+		unsubscribe := gh.WantRequest("resources/unsubscribe")
+		gh.SendResult(gh.WantRequest("resources/subscribe").ID(), `{}`)
+		if got := second.next(); !strings.Contains(got, `"x:a"`) {
+			t.Errorf("got %s", got)
+		}
+		gh.SendResult(unsubscribe.ID(), `{}`)
+		gh.Send(
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
+		if got := second.next(); !strings.Contains(got, "updated") {
+			t.Errorf("the acknowledged subscription got %q", got)
+		}
+		h.gateway.ShutDownRequests()
 	})
 }
 

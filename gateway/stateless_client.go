@@ -29,6 +29,10 @@ type statelessClient struct {
 	key       [sha256.Size]byte
 	links     links // resource URIs in the client's results
 
+	// semaphore of capacity 1 for sending subscribe and unsubscribe requests, see
+	// unsubscribeIfUnused
+	subscribing chan struct{}
+
 	// Guarded by statelessClients.mu.
 	refs  int         // sessions, calls, tasks and subscriptions that use the client
 	timer *time.Timer // runs for idleTTL; nil while refs > 0
@@ -100,7 +104,8 @@ func (table *statelessClients) acquire(g *Gateway, principal string,
 	meta.Capabilities = slices.Clone(meta.Capabilities)
 	meta.ClientInfo = slices.Clone(meta.ClientInfo)
 	client := &statelessClient{g: g, id: newID(), principal: principal, meta: meta,
-		name: clientInfoName(meta.ClientInfo), key: key, refs: 1}
+		name: clientInfoName(meta.ClientInfo), key: key,
+		subscribing: make(chan struct{}, 1), refs: 1}
 	if table.byKey == nil {
 		table.byKey = make(map[[sha256.Size]byte]*statelessClient)
 		table.byID = make(map[string]*statelessClient)
@@ -258,19 +263,20 @@ func (sc *statelessClient) handleRequest(backend string, from contract.Attributi
 		truncate(r.Method())))
 }
 
-// subscribe sends resources/subscribe or resources/unsubscribe on behalf of the client.
-func (sc *statelessClient) subscribe(backend, uri string, subscribe bool,
-	to responseWaiter) {
-	method := protocol.MethodResourcesSubscribe
-	if !subscribe {
-		method = protocol.MethodResourcesUnsubscribe
-	}
-	m := wire.NewRequest("0", method, wire.Encode(map[string]string{"uri": uri}))
-	sc.g.Backends.NewCall(backend, contract.BackendRequest{Message: m, Session: sc.id}, to).Send()
+// subscribe sends resources/subscribe on behalf of the client. The URI must be in pendingURIs of a
+// listenRequest of the client.
+func (sc *statelessClient) subscribe(backend, uri string, to responseWaiter) {
+	sc.subscribing <- struct{}{}
+	defer func() { <-sc.subscribing }()
+	sc.sendSubscription(protocol.MethodResourcesSubscribe, backend, uri, to)
 }
 
 // unsubscribeIfUnused unsubscribes from a resource unless another subscriptions/listen needs it.
+// Checking and sending are one step, so that a subscribe request for a new subscriptions/listen
+// either prevents the unsubscribe request or follows it.
 func (sc *statelessClient) unsubscribeIfUnused(backend, uri string) {
+	sc.subscribing <- struct{}{}
+	defer func() { <-sc.subscribing }()
 	for _, l := range sc.listens.list() {
 		l.mu.Lock()
 		_, wanted := l.uris[uri]
@@ -280,7 +286,13 @@ func (sc *statelessClient) unsubscribeIfUnused(backend, uri string) {
 			return
 		}
 	}
-	sc.subscribe(backend, uri, false, make(responseWaiter, 1))
+	sc.sendSubscription(protocol.MethodResourcesUnsubscribe, backend, uri, make(responseWaiter, 1))
+}
+
+// sendSubscription sends a subscribe or unsubscribe request. It does not block.
+func (sc *statelessClient) sendSubscription(method, backend, uri string, to responseWaiter) {
+	m := wire.NewRequest("0", method, wire.Encode(map[string]string{"uri": uri}))
+	sc.g.Backends.NewCall(backend, contract.BackendRequest{Message: m, Session: sc.id}, to).Send()
 }
 
 // handleNotification forwards a backend's notification to the client. A log message is sent to the
