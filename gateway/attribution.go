@@ -100,6 +100,18 @@ func (sc *statelessClient) hasOtherCall(rc *resumableCall) bool {
 	return false
 }
 
+// logReceiver returns the client's waiting request to which a backend's log message belongs; nil if
+// there is none or it is not certain. A message without a stream belongs to the only call at the
+// backend. If there are several calls, also suspended ones, it is not certain to which of the
+// clients that share the statelessClient the message belongs.
+func (sc *statelessClient) logReceiver(backend string, from contract.Attribution) *statelessCall {
+	rc, certain := sc.originCall(backend, from)
+	if rc == nil || !certain && sc.hasOtherCall(rc) {
+		return nil
+	}
+	return rc.waitingCall()
+}
+
 // attributionScore rates the probability that a message without a stream belongs to this call: 3
 // if a client's request waits for the response and no input request is open, 2 if a request waits
 // and input requests are open, 1 if the call is suspended, 0 if it has a response or has ended.

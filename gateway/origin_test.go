@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/wire"
@@ -37,10 +38,7 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 					singleClient: solo}, "gh")
 				a, _ := h.connectClient()
 				b, _ := h.connectClient()
-				send := func(p *mcptest.Peer, request string) {
-					p.Send(strings.Replace(request, `"_meta":{`,
-						`"_meta":{"io.modelcontextprotocol/logLevel":"debug",`, 1))
-				}
+				send := func(p *mcptest.Peer, request string) { p.Send(withLogLevel(request)) }
 				send(a, modernRequest("0", "tools/list", "", clientCaps))
 				gh := h.nextProcess("gh")
 				// next returns the backend's next call.
@@ -152,5 +150,72 @@ func TestOrigin_StreamOfReplacedCall(t *testing.T) {
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
 		gh.SendResult(asked.ID(), `{"content":[]}`)
 		client.Want(completeResult("2", `"content":[]}`))
+	})
+}
+
+// withLogLevel returns the modern request with the log level debug in its _meta.
+func withLogLevel(request string) string {
+	return strings.Replace(request, `"_meta":{`,
+		`"_meta":{"io.modelcontextprotocol/logLevel":"debug",`, 1)
+}
+
+// startWithLogs starts a legacy backend that has logging, completions and the tool ask.
+func startWithLogs(h *harness, name string) *mcptest.Peer {
+	p := h.nextProcess(name)
+	p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"completions":{}},"serverInfo":{"name":"gh","version":"1"}}`)
+	for m := p.NextMessage(); ; m = p.NextMessage() {
+		if m.Method() == "tools/list" {
+			p.SendResult(m.ID(), mcptest.ToolsResult("ask"))
+			return p
+		}
+		p.SendResult(m.ID(), "{}") // logging/setLevel
+	}
+}
+
+// Two HTTP clients with equal metadata share a statelessClient. While both have a call at a
+// program, a log message may belong to the call of either, and is not delivered.
+func TestUncertainLog_NotDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{drain: time.Second}, "gh")
+		list, _ := h.serveRequest(withLogLevel(modernRequest("0", "tools/list", "", clientCaps)))
+		gh := startWithLogs(h, "gh")
+		list.next()
+		const note = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"x"}}`
+		open := func() (exchange, wire.Message) {
+			e, _ := h.serveRequest(withLogLevel(firstRequest("1")))
+			m := gh.NextMessage()
+			for ; m.Method() != "tools/call"; m = gh.NextMessage() {
+				gh.SendResult(m.ID(), "{}") // logging/setLevel
+			}
+			return e, m
+		}
+		wantLog := func(e exchange) {
+			t.Helper()
+			if got := e.next(); !strings.Contains(got, "notifications/message") {
+				t.Errorf("the only call got %q", got)
+			}
+		}
+		a, _ := open()
+		gh.Send(note)
+		wantLog(a)
+		b, callOfB := open()
+		gh.Send(note)
+		if got := a.next() + b.next(); got != "" {
+			t.Errorf("one of two calls got %s", got)
+		}
+		gh.SendOnStream(callOfB.ID(), `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+		time.Sleep(time.Second)
+		if got := b.next(); !strings.Contains(got, "input_required") {
+			t.Errorf("b got %s", got)
+		}
+		gh.Send(note) // the call of b is suspended
+		if got := a.next(); got != "" {
+			t.Errorf("the call of a got %s", got)
+		}
+		gh.SendResult(callOfB.ID(), `{"content":[]}`)
+		synctest.Wait()
+		gh.Send(note)
+		wantLog(a)
+		h.gateway.ShutDownRequests()
 	})
 }

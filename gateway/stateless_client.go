@@ -296,8 +296,8 @@ func (sc *statelessClient) sendSubscription(method, backend, uri string, to resp
 }
 
 // handleNotification forwards a backend's notification to the client. A log message is sent to the
-// request to which it belongs, if the client wants messages of its level. Any other notification
-// is sent to the client's subscriptions that select it.
+// request to which it certainly belongs, if the client wants messages of its level. Any other
+// notification is sent to the client's subscriptions that select it.
 func (sc *statelessClient) handleNotification(backend string, from contract.Attribution,
 	m wire.Message) {
 	if m.Method() != protocol.NotificationMessage {
@@ -316,10 +316,8 @@ func (sc *statelessClient) handleNotification(backend string, from contract.Attr
 	if sc.namedTask(backend, from, m) != nil {
 		return // no request is waiting
 	}
-	if rc, _ := sc.originCall(backend, from); rc != nil {
-		if c := rc.waitingCall(); c != nil && !c.conn.isBacklogged(backend) {
-			c.r.Notify(withBackendLogger(backend, protocol.StripMeta(m)))
-		}
+	if c := sc.logReceiver(backend, from); c != nil && !c.conn.isBacklogged(backend) {
+		c.r.Notify(withBackendLogger(backend, protocol.StripMeta(m)))
 	}
 }
 
