@@ -105,11 +105,32 @@ func (sc *statelessClient) hasOtherCall(rc *resumableCall) bool {
 // backend. If there are several calls, also suspended ones, it is not certain to which of the
 // clients that share the statelessClient the message belongs.
 func (sc *statelessClient) logReceiver(backend string, from contract.Attribution) *statelessCall {
+	if c, ok := from.Handler.(*statelessCall); ok && c.client == sc {
+		return c
+	}
 	rc, certain := sc.originCall(backend, from)
-	if rc == nil || !certain && sc.hasOtherCall(rc) {
+	if certain {
+		return rc.waitingCall()
+	}
+	completion, completions := sc.completionAt(backend)
+	switch {
+	case rc == nil && completions == 1:
+		return completion
+	case rc == nil, completions > 0, sc.hasOtherCall(rc):
 		return nil
 	}
 	return rc.waitingCall()
+}
+
+// completionAt returns one of the client's completion/complete in flight at a backend, and their
+// number.
+func (sc *statelessClient) completionAt(backend string) (one *statelessCall, n int) {
+	for _, c := range sc.completions.list() {
+		if c.Route.Backend == backend {
+			one, n = c, n+1
+		}
+	}
+	return one, n
 }
 
 // attributionScore rates the probability that a message without a stream belongs to this call: 3

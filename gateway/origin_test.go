@@ -27,8 +27,9 @@ func wantNotDelivered(t *testing.T, gh *mcptest.Peer, stream wire.ID, clients ..
 }
 
 // Two clients with equal metadata share a statelessClient. Messages on the stream of a call belong
-// to that call. If that call was cancelled or has a response, or if its method allows no input
-// requests, the call of the other client gets none of these messages.
+// to that call. If that call was cancelled or has a response, the call of the other client gets
+// none of these messages. The same applies if the method of the call allows no input requests,
+// but then log messages are sent to the call's own client.
 func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 	const logs = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"completions":{},"resources":{}},"serverInfo":{"name":"gh","version":"1"}}`
 	for sharing, solo := range map[string]bool{"session": false, "shared": false, "": true} {
@@ -85,6 +86,11 @@ func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
 					`"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, clientCaps))
 				completion := next()
 				gh.SendOnStream(completion.ID(), note)
+				if sharing != "shared" {
+					a.WantNotification("notifications/message")
+				} else {
+					a.TakeAll()
+				}
 				wantNotDelivered(t, gh, completion.ID(), a, b)
 				gh.SendResult(completion.ID(), `{"completion":{"values":[]}}`)
 				a.NextMessage()
@@ -159,18 +165,45 @@ func withLogLevel(request string) string {
 		`"_meta":{"io.modelcontextprotocol/logLevel":"debug",`, 1)
 }
 
-// startWithLogs starts a legacy backend that has logging, completions and the tool ask.
-func startWithLogs(h *harness, name string) *mcptest.Peer {
+// startWithLogs starts a backend that has logging, the tool ask and the prompt p with completions.
+func startWithLogs(h *harness, name, generation string) *mcptest.Peer {
 	p := h.nextProcess(name)
-	p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"completions":{}},"serverInfo":{"name":"gh","version":"1"}}`)
-	for m := p.NextMessage(); ; m = p.NextMessage() {
-		if m.Method() == "tools/list" {
-			p.SendResult(m.ID(), mcptest.ToolsResult("ask"))
-			return p
-		}
-		p.SendResult(m.ID(), "{}") // logging/setLevel
+	const caps = `"capabilities":{"tools":{},"prompts":{},"logging":{},"completions":{}}`
+	if generation == "modern" {
+		p.ServeDiscover(`{"resultType":"complete","supportedVersions":["2026-07-28"],` + caps +
+			`,"ttlMs":0,"cacheScope":"public"}`)
+	} else {
+		p.ServeHandshake(`{"protocolVersion":"2025-11-25",` + caps +
+			`,"serverInfo":{"name":"gh","version":"1"}}`)
 	}
+	for lists := 0; lists < 2; {
+		switch m := p.NextMessage(); m.Method() {
+		case "tools/list":
+			lists++
+			p.SendResult(m.ID(), mcptest.ToolsResult("ask"))
+		case "prompts/list":
+			lists++
+			p.SendResult(m.ID(), `{"prompts":[{"name":"p"}]}`)
+		default:
+			p.SendResult(m.ID(), "{}") // logging/setLevel
+		}
+	}
+	return p
 }
+
+// nextCall returns the next request to a backend that is not logging/setLevel.
+func nextCall(p *mcptest.Peer) wire.Message {
+	m := p.NextMessage()
+	for ; m.Method() == "logging/setLevel"; m = p.NextMessage() {
+		p.SendResult(m.ID(), "{}")
+	}
+	return m
+}
+
+const (
+	logNote        = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"x"}}`
+	completePrompt = `"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"v"}`
+)
 
 // Two HTTP clients with equal metadata share a statelessClient. While both have a call at a
 // program, a log message may belong to the call of either, and is not delivered.
@@ -178,16 +211,11 @@ func TestUncertainLog_NotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{drain: time.Second}, "gh")
 		list, _ := h.serveRequest(withLogLevel(modernRequest("0", "tools/list", "", clientCaps)))
-		gh := startWithLogs(h, "gh")
+		gh := startWithLogs(h, "gh", "")
 		list.next()
-		const note = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"x"}}`
-		open := func() (exchange, wire.Message) {
-			e, _ := h.serveRequest(withLogLevel(firstRequest("1")))
-			m := gh.NextMessage()
-			for ; m.Method() != "tools/call"; m = gh.NextMessage() {
-				gh.SendResult(m.ID(), "{}") // logging/setLevel
-			}
-			return e, m
+		open := func(request string) (exchange, wire.Message) {
+			e, _ := h.serveRequest(withLogLevel(request))
+			return e, nextCall(gh)
 		}
 		wantLog := func(e exchange) {
 			t.Helper()
@@ -195,11 +223,11 @@ func TestUncertainLog_NotDelivered(t *testing.T) {
 				t.Errorf("the only call got %q", got)
 			}
 		}
-		a, _ := open()
-		gh.Send(note)
+		a, _ := open(firstRequest("1"))
+		gh.Send(logNote)
 		wantLog(a)
-		b, callOfB := open()
-		gh.Send(note)
+		b, callOfB := open(firstRequest("1"))
+		gh.Send(logNote)
 		if got := a.next() + b.next(); got != "" {
 			t.Errorf("one of two calls got %s", got)
 		}
@@ -208,14 +236,60 @@ func TestUncertainLog_NotDelivered(t *testing.T) {
 		if got := b.next(); !strings.Contains(got, "input_required") {
 			t.Errorf("b got %s", got)
 		}
-		gh.Send(note) // the call of b is suspended
+		gh.Send(logNote) // the call of b is suspended
 		if got := a.next(); got != "" {
 			t.Errorf("the call of a got %s", got)
 		}
 		gh.SendResult(callOfB.ID(), `{"content":[]}`)
-		synctest.Wait()
-		gh.Send(note)
+		gh.NextMessage() // the error response to roots/list
+		gh.Send(logNote)
 		wantLog(a)
+		c, _ := open(modernRequest("1", "completion/complete", completePrompt+",", clientCaps))
+		gh.Send(logNote)
+		if got := a.next() + c.next(); got != "" {
+			t.Errorf("a call or a completion got %s", got)
+		}
 		h.gateway.ShutDownRequests()
 	})
+}
+
+// A log message during completion/complete is sent to the client, of either generation, on the
+// stream of the request or on a pipe.
+func TestLogOfCompletion_Delivered(t *testing.T) {
+	for _, backend := range []string{"modern", "legacy", "pipe"} {
+		for _, client := range []string{"modern", "legacy"} {
+			t.Run(backend+" backend, "+client+" client", func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { logOfCompletion(t, backend, client) })
+			})
+		}
+	}
+}
+
+func logOfCompletion(t *testing.T, backend, client string) {
+	generation := map[string]string{"gh": "legacy"}
+	if backend == "modern" {
+		generation["gh"] = "modern"
+	}
+	h := newHarness(t, settings{singleClient: true, generation: generation}, "gh")
+	p, _ := h.connectClient()
+	complete := `{"jsonrpc":"2.0","id":7,"method":"completion/complete","params":{` +
+		completePrompt + `}}`
+	if client == "modern" {
+		complete = withLogLevel(modernRequest("7", "completion/complete", completePrompt+",", "{}"))
+		p.Send(withLogLevel(modernRequest("0", "prompts/list", "", "{}")))
+	} else {
+		p.Initialize("2025-11-25")
+	}
+	gh := startWithLogs(h, "gh", generation["gh"])
+	time.Sleep(time.Second)
+	p.TakeAll()
+	p.Send(complete)
+	call := nextCall(gh)
+	if backend == "pipe" {
+		gh.Send(logNote)
+	} else {
+		gh.SendOnStream(call.ID(), logNote)
+	}
+	p.WantNotification("notifications/message")
+	p.WantNothing()
 }

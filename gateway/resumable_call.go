@@ -50,8 +50,12 @@ type resumableCall struct {
 // requests may arrive.
 const gatherTime = 20 * time.Millisecond
 
-// waitingCall returns the client's call that waits for the response; nil if there is none.
+// waitingCall returns the client's call that waits for the response; nil if there is none, or if rc
+// is nil.
 func (rc *resumableCall) waitingCall() *statelessCall {
+	if rc == nil {
+		return nil
+	}
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	return rc.call

@@ -77,6 +77,7 @@ func (c *statelessCall) prepare() bool {
 	}
 	if !c.spec.allowsInput {
 		c.backendCall = c.g.Backends.NewCall(c.Route.Backend, request, c)
+		c.client.completions.add(c) // no other method comes here
 		return true
 	}
 	rc := &resumableCall{client: c.client, id: newID(), route: c.Route, call: c,
@@ -223,4 +224,7 @@ func (c *statelessCall) replyInputRequired(result []byte) bool {
 	return true
 }
 
-func (c *statelessCall) ended() { c.client.release() }
+func (c *statelessCall) ended() {
+	c.client.completions.remove(c)
+	c.client.release()
+}

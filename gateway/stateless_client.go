@@ -37,7 +37,8 @@ type statelessClient struct {
 	refs  int         // sessions, calls, tasks and subscriptions that use the client
 	timer *time.Timer // runs for idleTTL; nil while refs > 0
 
-	listens openSet[*listenRequest]
+	listens     openSet[*listenRequest]
+	completions openSet[*statelessCall] // completion/complete, sent and not ended
 
 	mu        sync.Mutex
 	resumable list.List // *resumableCall, not ended, the oldest first
