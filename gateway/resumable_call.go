@@ -189,15 +189,8 @@ func (rc *resumableCall) endUndeclared(m wire.Message) {
 		rc.mu.Unlock()
 		return
 	}
-	open := rc.inputs.TakeAll()
-	rc.endLocked()
-	rc.mu.Unlock()
-	for _, in := range open {
-		rc.decline(in)
-	}
-	rc.backendCall.Cancel(nil)
+	rc.cancelAndUnlock(nil)
 	c.failWith(s.ClientError(rc.route.Backend))
-	rc.cleanUp()
 }
 
 // cancelForCall ends the resumable call if c waits for it. It is called when c was cancelled or

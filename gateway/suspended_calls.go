@@ -63,7 +63,9 @@ func (p *suspendedCalls) find(id string) *resumableCall {
 
 // suspend responds to the waiting request with the backend's input requests. The call then waits
 // for the client's next request. At the limit of suspendedCalls, or if the client is gone, suspend
-// aborts the call. It does nothing if no request is waiting or no input requests are left.
+// aborts the call. It ends the call with an error if the waiting request, which may have other
+// metadata than the first request of the call, has not declared a capability. It does nothing if no
+// request is waiting or no input requests are left.
 func (rc *resumableCall) suspend() {
 	rc.mu.Lock()
 	c := rc.call
@@ -79,12 +81,18 @@ func (rc *resumableCall) suspend() {
 		rc.mu.Unlock()
 		return
 	}
+	inputs := rc.inputs.Requests(rc.route.Backend)
+	if err := mrtr.CheckInputsDeclared(rc.route.Backend, c.client.meta.Capabilities,
+		inputs); err != nil {
+		rc.cancelAndUnlock(nil)
+		c.failWith(err)
+		return
+	}
 	if !rc.client.g.suspended.add(rc) {
 		rc.mu.Unlock()
 		rc.abort("it sent a request to the client, and too many calls wait for their clients")
 		return
 	}
-	inputs := rc.inputs.Requests(rc.route.Backend)
 	rc.call = nil
 	rc.timer = time.AfterFunc(suspendTimeout, rc.expire)
 	rc.mu.Unlock()

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -188,4 +189,47 @@ func TestUndeclaredInput_UncertainCallContinues(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A client continues a call with fewer capabilities than it declared at first. If the backend then
+// requests input that needs one of the other capabilities, or such input is still missing, the call
+// ends with an error that contains the capability.
+func TestUndeclaredInput_ContinuedWithFewerCapabilities(t *testing.T) {
+	for _, responses := range []string{`{"q1":{"roots":[]},"q2":{"role":"user","content":{}}}`,
+		`{"q1":{"roots":[]}}`} {
+		t.Run(responses, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, client, gh := openLegacy(t, clientCaps)
+				const sampling = `{"jsonrpc":"2.0","id":%q,"method":"sampling/createMessage",` +
+					`"params":{"messages":[],"maxTokens":1}}`
+				client.Send(firstRequest("1"))
+				call := gh.WantRequest("tools/call")
+				gh.SendOnStream(call.ID(), `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+				gh.SendOnStream(call.ID(), fmt.Sprintf(sampling, "s"))
+				ticket := wantInputRequired(t, client, "q1", "q2")
+				client.Send(strings.Replace(retryRequest("2", responses, ticket), clientCaps,
+					`{"roots":{}}`, 1))
+				if m := gh.NextMessage(); m.ID() != `"r"` || m.Part(wire.PartResult) == nil {
+					t.Errorf("the backend got %s", m.Raw())
+				}
+				if m := gh.NextMessage(); m.ID() != `"s"` {
+					t.Errorf("the backend got %s", m.Raw())
+				} else if m.Part(wire.PartResult) != nil {
+					gh.SendOnStream(call.ID(), fmt.Sprintf(sampling, "t"))
+					gh.NextMessage() // the refusal
+				}
+				gh.WantNotification("notifications/cancelled")
+				m := client.NextMessage()
+				if failure := wire.ReadError(m.Part(wire.PartError)); m.ID() != "2" ||
+					failure.Code != -32021 ||
+					string(failure.Data) != `{"requiredCapabilities":{"sampling":{}}}` {
+					t.Errorf("the client got %s", m.Raw())
+				}
+				client.WantNothing()
+				if n := h.gateway.SuspendedCalls(); n != 0 {
+					t.Errorf("%d calls are suspended", n)
+				}
+			})
+		})
+	}
 }

@@ -45,18 +45,20 @@ func (c *statelessCall) requestURLConsent(failure []byte) bool {
 		return true
 	case len(inputs) == 0:
 		return false
-	case !mrtr.DeclaresElicitation(c.client.meta.Capabilities, "url"):
-		c.failWith(mrtr.MissingCapabilityError([]byte(`{"elicitation":{"url":{}}}`),
-			"backend %s requires a URL elicitation", c.Route.Backend))
-		return true
 	}
 	c.askURLs(newID(), inputs, suspendTimeout)
 	return true
 }
 
-// askURLs responds with the URL elicitations that a rerun requires. The ticket contains the
-// elicitations, so that missing responses can be requested again. The id identifies the rerun.
+// askURLs responds with the URL elicitations that a rerun requires, or with an error if the client
+// has not declared the capability. The ticket contains the elicitations, so that missing responses
+// can be requested again. The id identifies the rerun.
 func (c *statelessCall) askURLs(id string, inputs []protocol.InputRequest, ttl time.Duration) {
+	if !mrtr.DeclaresElicitation(c.client.meta.Capabilities, "url") {
+		c.failWith(mrtr.MissingCapabilityError([]byte(`{"elicitation":{"url":{}}}`),
+			"backend %s requires a URL elicitation", c.Route.Backend))
+		return
+	}
 	text := id + " " + string(protocol.InputRequiredResult(inputs, ""))
 	c.replyInputRequired(protocol.InputRequiredResult(inputs,
 		c.sealTicket(mrtr.TicketRerun, text, ttl)))

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,21 @@ func TestURLElicitation_TicketIsUsedOnce(t *testing.T) {
 		client.Send(back("30", acceptBoth, ticket))
 		wantErrorCode(t, client, -32602)
 		gh.WantNothing()
+	})
+}
+
+// Missing responses are not requested again if the client no longer declares the capability. The
+// ticket stays valid.
+func TestURLElicitation_RetryWithoutCapability(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, urlElicitationCap)
+		ticket, back := startURLElicitation(t, client, gh)
+		client.Send(strings.Replace(back("2", `{}`, ticket), urlElicitationCap, `{"roots":{}}`, 1))
+		wantErrorCode(t, client, -32021)
+		gh.WantNothing()
+		client.Send(back("3", acceptBoth, ticket))
+		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
+		client.Want(completeResult("3", `"content":[]}`))
 	})
 }
 
