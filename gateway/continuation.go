@@ -54,6 +54,10 @@ func (c *statelessCall) continueCall() bool {
 	if rc == nil {
 		return c.rejectState(mrtr.ErrTicketExpired)
 	}
+	if rc.sendAsTask && !protocol.HasTasksExtension(c.client.meta.Capabilities) {
+		c.reject(protocol.MissingTasksError())
+		return false
+	}
 	if !c.attach(rc) {
 		return false
 	}

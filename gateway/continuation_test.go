@@ -100,3 +100,28 @@ func TestContinuation_GenerationChanged(t *testing.T) {
 		again.WantNothing()
 	})
 }
+
+// A call that the backend was asked to run as a task cannot be continued by a request that does not
+// declare the extension for tasks. The call stays suspended.
+func TestContinuation_WithoutTasksExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasksCap))
+		call := gh.WantRequest("tools/call")
+		gh.SendOnStream(call.ID(),
+			`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m"}}`)
+		ticket := wantInputRequired(t, client, "q1")
+		retry := func(id, caps string) {
+			client.Send(modernRequest(id, "tools/call",
+				`"name":"job","inputResponses":{"q1":{"action":"accept"}},"requestState":`+ticket+`,`,
+				caps))
+		}
+		retry("2", `{"elicitation":{}}`)
+		wantErrorCode(t, client, -32021)
+		gh.WantNothing()
+		retry("3", tasksCap)
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
+		gh.SendResult(call.ID(), `{"task":{"taskId":"t1","status":"working","ttl":60000}}`)
+		nextTaskID(t, client)
+	})
+}
