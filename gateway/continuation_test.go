@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,5 +124,33 @@ func TestContinuation_WithoutTasksExtension(t *testing.T) {
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
 		gh.SendResult(call.ID(), `{"task":{"taskId":"t1","status":"working","ttl":60000}}`)
 		nextTaskID(t, client)
+	})
+}
+
+// The request that continues a call gets log messages only of the level in its own metadata.
+func TestContinuation_LogLevelOfRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		client, _ := h.connectClient()
+		client.Send(withLogLevel(modernRequest("0", "tools/list", "", clientCaps)))
+		gh := startWithLogs(h, "gh", "")
+		client.NextMessage()
+		client.Send(withLogLevel(firstRequest("1")))
+		call := nextCall(gh)
+		for n, level := range []string{"", "emergency", "error"} {
+			gh.SendOnStream(call.ID(), `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+			retry := retryRequest(fmt.Sprint(n+2), `{"q`+fmt.Sprint(n+1)+`":{"roots":[]}}`,
+				wantInputRequired(t, client))
+			if level != "" {
+				retry = strings.Replace(withLogLevel(retry), `"debug"`, `"`+level+`"`, 1)
+			}
+			client.Send(retry)
+			gh.Want(`{"jsonrpc":"2.0","id":"r","result":{"roots":[]}}`)
+			gh.SendOnStream(call.ID(), logNote)
+			if level == "error" {
+				client.WantNotification("notifications/message")
+			}
+			client.WantNothing()
+		}
 	})
 }

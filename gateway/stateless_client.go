@@ -297,7 +297,7 @@ func (sc *statelessClient) sendSubscription(method, backend, uri string, to resp
 }
 
 // handleNotification forwards a backend's notification to the client. A log message is sent to the
-// request to which it certainly belongs, if the client wants messages of its level. Any other
+// request to which it certainly belongs, if the request asks for messages of its level. Any other
 // notification is sent to the client's subscriptions that select it.
 func (sc *statelessClient) handleNotification(backend string, from contract.Attribution,
 	m wire.Message) {
@@ -307,19 +307,20 @@ func (sc *statelessClient) handleNotification(backend string, from contract.Attr
 		}
 		return
 	}
-	if sc.meta.LogLevel == "" {
-		return
-	}
-	level := stringAt(m, "params", "level")
-	if protocol.LogSeverity(level) < protocol.LogSeverity(sc.meta.LogLevel) {
-		return
-	}
 	if sc.namedTask(backend, from, m) != nil {
 		return // no request is waiting
 	}
-	if c := sc.logReceiver(backend, from); c != nil && !c.conn.isBacklogged(backend) {
-		c.r.Notify(withBackendLogger(backend, protocol.StripMeta(m)))
+	c := sc.logReceiver(backend, from)
+	if c == nil {
+		return
 	}
+	// a request that continues a call may have another level than the first request of the call
+	level, lowest := stringAt(m, "params", "level"), c.client.meta.LogLevel
+	if lowest == "" || protocol.LogSeverity(level) < protocol.LogSeverity(lowest) ||
+		c.conn.isBacklogged(backend) {
+		return
+	}
+	c.r.Notify(withBackendLogger(backend, protocol.StripMeta(m)))
 }
 
 // clientName returns the name/version of the sender of a modern request.
