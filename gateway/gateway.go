@@ -155,6 +155,7 @@ type Gateway struct {
 
 	statelessTasks statelessTasks
 	resultBytes    quota.Bytes           // budget for stored results of tasks and suspended calls
+	heldBytes      quota.Bytes           // budget for heldNotifications
 	taskListeners  quota.Counter[string] // tasks polled for listeners
 
 	grace    gracePeriods

@@ -35,9 +35,8 @@ type listenRequest struct {
 	pendingURIs  map[string]bool              // sent to a backend, no response yet
 	acknowledged bool
 	ended        bool
-	// notifications that wait for the acknowledgement, which "MUST be the first message on the
-	// stream"
-	queued []wire.Message
+	// updates that wait for the acknowledgement, which "MUST be the first message on the stream"
+	early heldNotifications
 }
 
 const (
@@ -45,7 +44,7 @@ const (
 	// maxListensPerClient those of one stateless client.
 	maxListens          = 10_000
 	maxListensPerClient = 1000
-	// maxListenResources bounds the resources and the queued notifications of one listenRequest.
+	// maxListenResources bounds the resources of one listenRequest.
 	maxListenResources = 1024
 	// ackTimeout bounds the wait for the catalog and for backends to confirm subscriptions. The
 	// acknowledgement omits unconfirmed subscriptions.
@@ -163,7 +162,12 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 		accepted = append(accepted, wire.Member{Key: "resourceSubscriptions",
 			Text: wire.Encode(agreed)})
 	}
-	if ids := l.pollTasks(l.ctx, tasks); len(ids) > 0 {
+	tasks = l.admitTasks(tasks)
+	if len(tasks) > 0 {
+		var ids []string
+		for _, st := range tasks {
+			ids = append(ids, st.id)
+		}
 		accepted = append(accepted, wire.Member{Key: "taskIds", Text: wire.Encode(ids)})
 	}
 	ack := wire.NewNotification(protocol.NotificationSubscriptionsAcknowledged,
@@ -172,13 +176,13 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 	l.mu.Lock()
 	l.acknowledged = true
 	l.notifyLocked(ack)
-	for _, m := range l.queued {
-		if m.Method() != protocol.NotificationResourceUpdated || covers(l.uris, updatedURI(m)) {
+	for _, m := range l.early.takeAll(&l.g.heldBytes) {
+		if covers(l.uris, updatedURI(m)) {
 			l.notifyLocked(m)
 		}
 	}
-	l.queued = nil
 	l.mu.Unlock()
+	l.pollTasks(l.ctx, tasks)
 	l.catalogChanged(l.g.Backends.View().Snapshot)
 	if len(accepted) == 0 {
 		l.finish() // there will be no notifications
@@ -261,15 +265,15 @@ func (l *listenRequest) handleNotification(backend string, m wire.Message) {
 	}
 }
 
-// forwardUpdate forwards a resource update. Before the acknowledgement it also queues updates of
-// resources whose subscription the backend has not yet confirmed: the confirmation may have been
-// read, but not recorded.
+// forwardUpdate forwards a resource update. Before the acknowledgement it stores the update, also
+// if the backend has not yet confirmed the subscription: the confirmation may have been read, but
+// not recorded.
 func (l *listenRequest) forwardUpdate(backend string, m wire.Message) {
 	uri := updatedURI(m)
 	l.mu.Lock()
 	early, subscribed := !l.acknowledged, covers(l.uris, uri)
-	if early && (subscribed || covers(l.pendingURIs, uri)) {
-		l.queueLocked(m)
+	if early && !l.ended && (subscribed || covers(l.pendingURIs, uri)) {
+		l.early.put(m, &l.g.heldBytes)
 	}
 	l.mu.Unlock()
 	if !early && subscribed {
@@ -302,6 +306,13 @@ func (l *listenRequest) catalogChanged(now *catalog.Snapshot) {
 	}
 }
 
+// notify sends a notification of the subscription. It must be called after the acknowledgement.
+func (l *listenRequest) notify(m wire.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.notifyLocked(m)
+}
+
 // notifyLocked sends a notification of the subscription, in order.
 func (l *listenRequest) notifyLocked(m wire.Message) {
 	l.r.Notify(protocol.SetSubscriptionID(protocol.StripMeta(m), l.r.RemoteID()))
@@ -326,6 +337,7 @@ func (l *listenRequest) end() {
 	l.mu.Lock()
 	ended := l.ended
 	l.ended = true
+	l.early.takeAll(&l.g.heldBytes)
 	l.mu.Unlock()
 	if ended {
 		return

@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/quota"
 	"mcpgateway/internal/wire"
 )
 
@@ -67,5 +70,51 @@ func TestInputResponsesLimit(t *testing.T) {
 	}
 	if _, err := joinAnswers(answers); err == nil {
 		t.Error("accepted beyond the limit")
+	}
+}
+
+// Notifications that cannot be sent yet are bounded in number and bytes, for one client and in
+// total. The latest notification about each resource is stored.
+func TestDelayedUpdates_Limits(t *testing.T) {
+	var total quota.Bytes
+	update := func(n, size int) wire.Message {
+		return wire.NewNotification(protocol.NotificationResourceUpdated, wire.Encode(
+			map[string]string{"uri": fmt.Sprint("x:", n), "x": strings.Repeat("x", size)}))
+	}
+	fill := func(count, size int) (*heldNotifications, int) {
+		h := new(heldNotifications)
+		for n := range count {
+			h.put(update(n, size), &total)
+		}
+		if h.size > maxDelayedBytes {
+			t.Errorf("%d bytes are stored", h.size)
+		}
+		return h, len(h.byObject)
+	}
+	small, n := fill(2*maxDelayedUpdates, 0)
+	if n != maxDelayedUpdates {
+		t.Errorf("updates of %d resources are stored", n)
+	}
+	small.put(update(0, 10), &total)
+	all := small.takeAll(&total)
+	if len(all) != n || len(all[0].Raw()) != len(update(0, 10).Raw()) {
+		t.Errorf("%d updates, the first is %s", len(all), all[0].Raw())
+	}
+
+	var clients []*heldNotifications
+	for n := 8; n == 8; { // until the total limit is reached
+		var h *heldNotifications
+		h, n = fill(12, maxDelayedBytes/9)
+		h.put(update(0, maxDelayedBytes), &total) // is dropped
+		clients = append(clients, h)
+	}
+	if used := total.Used(); used > maxAllDelayedBytes || len(clients) < 64 {
+		t.Errorf("%d clients have %d bytes", len(clients), used)
+	}
+	for _, h := range clients {
+		h.takeAll(&total)
+	}
+	if used := total.Used(); used != 0 {
+		t.Errorf("%d bytes are not released", used)
 	}
 }

@@ -50,15 +50,22 @@ func resolveTaskIDs(client *statelessClient,
 	return all, nil
 }
 
-// pollTasks starts polling tasks, to notify the client of changes until ctx is done. It returns
-// the ids of the tasks that are polled: fewer than all at the limit of maxTaskListeners. Polling is
-// necessary because backends need not send notifications.
-func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (ids []string) {
-	for _, st := range all {
+// admitTasks returns the tasks that the subscription may poll: fewer than all at the limit of
+// maxTaskListeners. pollTasks must be called with the result.
+func (l *listenRequest) admitTasks(all []*statelessTask) []*statelessTask {
+	for n := range all {
 		if !quota.AcquireShare(&l.g.taskListeners, l.client.principal, maxTaskListeners) {
-			return ids
+			return all[:n]
 		}
-		ids = append(ids, st.id)
+	}
+	return all
+}
+
+// pollTasks starts polling tasks, to notify the client of changes until ctx is done. It must be
+// called after the acknowledgement. Polling is necessary because backends need not send
+// notifications.
+func (l *listenRequest) pollTasks(ctx context.Context, admitted []*statelessTask) {
+	for _, st := range admitted {
 		l.client.retain()
 		release := func() {
 			l.g.taskListeners.Release(l.client.principal)
@@ -71,7 +78,6 @@ func (l *listenRequest) pollTasks(ctx context.Context, all []*statelessTask) (id
 			release()
 		}
 	}
-	return ids
 }
 
 // pollTask notifies the client of each change of a task until the task has ended or is unknown, or
@@ -118,25 +124,5 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 		if ctx.Err() != nil {
 			return
 		}
-	}
-}
-
-// notify sends a notification of the subscription. Before the acknowledgement it queues the
-// notification.
-func (l *listenRequest) notify(m wire.Message) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.acknowledged {
-		l.notifyLocked(m)
-	} else {
-		l.queueLocked(m)
-	}
-}
-
-// queueLocked queues a notification until the acknowledgement, or drops it if maxListenResources
-// notifications are queued.
-func (l *listenRequest) queueLocked(m wire.Message) {
-	if len(l.queued) < maxListenResources {
-		l.queued = append(l.queued, m)
 	}
 }
