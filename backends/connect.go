@@ -24,7 +24,8 @@ func (c *connector) connect(ctx context.Context) error {
 	if isA[retryOtherError](err) && ctx.Err() == nil {
 		err = c.connectByGeneration(ctx)
 	}
-	if !c.conn.reachedReady() && ctx.Err() == nil { // the end of a session is not a failed start
+	// the end of a session is not a failed start, but leaves a guess
+	if !c.conn.reachedReady() && (ctx.Err() == nil || isA[undecidedError](c.probeErr)) {
 		c.detection.forgetGeneration()
 	}
 	return err

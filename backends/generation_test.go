@@ -1,11 +1,13 @@
 package backends_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"mcpgateway/backends"
+	"mcpgateway/internal/transport"
 )
 
 const discoverBoth = `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],` +
@@ -76,5 +78,32 @@ func TestGeneration_KeptWhenSessionEndsDuringStart(t *testing.T) {
 			synctest.Wait()
 			h.callFor("two", "a")
 			h.nextProcess("a").WantRequest("initialize")
+		})
+}
+
+// server/discover is inconclusive, so initialize is only tried. If the session ends during that
+// try, nothing is known: the next connection must send server/discover again.
+func TestGeneration_GuessIsForgottenWhenTheSessionEnds(t *testing.T) {
+	withHarness(t, backends.Options{Backends: withUnknownGeneration(perSessionBackend("a"))},
+		func(t *testing.T, h *harness) {
+			refuse := refusals["HTTP 500 Internal Server Error"]
+			p := h.nextProcess("a") // shared: fails, so the generation is unknown
+			refuse(p, p.WantRequest("server/discover").ID())
+			p = h.nextProcess("a")
+			p.FailRead(&transport.CallLostError{ID: p.WantRequest("initialize").ID(),
+				Err: errors.New("boom"), MayHaveRun: true})
+			synctest.Wait()
+			h.OpenSession("one", nil, false)
+			h.OpenSession("two", nil, false)
+			h.callFor("one", "a")
+			p = h.nextProcess("a")
+			refuse(p, p.WantRequest("server/discover").ID())
+			p = h.nextProcess("a")
+			p.WantRequest("initialize") // only tried
+			h.CloseSession("one")
+			synctest.Wait()
+			h.callFor("two", "a")
+			p = h.nextProcess("a")
+			p.WantRequest("server/discover")
 		})
 }
