@@ -222,13 +222,27 @@ func awaitSettled(ctx context.Context, some []*Backend,
 }
 
 // setFilters applies the filters of a change to the current backends, and publishes a View if any
-// filter has changed.
+// filter has changed. A backend that is renamed gets the filters of its new name.
 func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 	some := false
+	names := make(map[string]bool)
 	for _, c := range next {
-		if b := t.byName[c.Name]; b != nil && b.setFilters(c.Filters()) {
-			some = true
+		names[c.Name] = true
+	}
+	for _, c := range next {
+		b := t.byName[c.Name]
+		if b == nil {
+			key := serverKeyOf(&c)
+			i := slices.IndexFunc(t.all, func(old *Backend) bool {
+				return old.serverKey == key && !names[old.cfg.Name]
+			})
+			if i < 0 {
+				continue
+			}
+			b = t.all[i]
+			names[b.cfg.Name] = true // only the first backend with its program is its successor
 		}
+		some = b.setFilters(c.Filters()) || some
 	}
 	if some {
 		s.publisher.publish()

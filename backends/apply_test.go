@@ -531,3 +531,22 @@ func TestApply_OnSlowStart(t *testing.T) {
 		<-h.startApply(c)
 	})
 }
+
+// A renamed backend gets stricter filters: they must hold also while the new one is starting.
+func TestApply_FiltersOfARenamedBackendThatIsSlow(t *testing.T) {
+	all := legacyBackends("a", "b")
+	all[1].Command = all[0].Command
+	all[1].Tools = config.Filter{Deny: []string{"t"}}
+	withHarness(t, backends.Options{Backends: all[:1]}, func(t *testing.T, h *harness) {
+		old := h.nextProcess("a")
+		old.ServeStartup("t", "u")
+		h.wantNames("t", "u")
+		done := h.startApply(change(all[1:]...))
+		b := h.nextProcess("b")
+		time.Sleep(20 * time.Second)
+		h.wantNames("u")
+		b.ServeStartup("t", "u")
+		<-done
+		h.wantNames("u")
+	})
+}
