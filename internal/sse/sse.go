@@ -122,8 +122,8 @@ func isComplete(data []byte) bool {
 }
 
 // Each reads to the end of the stream and calls handle with each event, or with the error of an
-// event that was too large. It returns whether an event or an event id has arrived, and the error
-// that ended the stream.
+// event that was too large. It returns whether a complete event that was not too large, or an event
+// id, has arrived, and the error that ended the stream.
 func (r *Reader) Each(
 	handle func(Event, *transport.OversizedError),
 ) (received bool, err error) {
@@ -138,8 +138,8 @@ func (r *Reader) Each(
 			return received || r.LastEventID != before, err
 		default:
 			handle(e, nil)
+			received = true
 		}
-		received = true
 	}
 }
 

@@ -373,3 +373,39 @@ func TestHTTPReusesConnections(t *testing.T) {
 		}
 	})
 }
+
+// The last event of a resumable stream is too large, and the blank line after it is missing. It can
+// never be received, so the client must not request it again and again.
+func TestOversizedLastEventIsNotRequestedForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		large := "id: 2\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":{\"v\":\"" +
+			strings.Repeat("x", 2000) + "\"}}\n"
+		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			writeStream(w, "id: 1\ndata: \n\n", large)
+		}
+		s.get = func(w http.ResponseWriter, r *http.Request) {
+			switch r.Header.Get("Last-Event-ID") {
+			case "":
+				http.Error(w, "", http.StatusMethodNotAllowed)
+			case "1":
+				writeStream(w, large)
+			default:
+				writeStream(w)
+			}
+		}
+		c := ready(t, s, func(o *Options) { o.Limit = 1000 })
+		gets := s.count("GET")
+		c.call("tools/call")
+		go func() {
+			for range 500 {
+				c.Read()
+			}
+		}()
+		time.Sleep(10 * time.Minute)
+		if n := s.count("GET") - gets; n > maxResumes+1 {
+			t.Errorf("%d GETs in 10 minutes", n)
+		}
+		c.Close()
+	})
+}
