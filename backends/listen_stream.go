@@ -63,7 +63,8 @@ func (ll *listenLoop) open(ctx context.Context, wanted listenFilter) (*listenStr
 	bc := ll.link.conn
 	ls := &listenStream{listenFilter: wanted, acked: make(chan []byte, 1),
 		ended: make(peer.ResponseChan, 1), openedAt: time.Now()}
-	ls.call = &peer.Call{Handler: ls.ended, Internal: true, RemoteCancels: true}
+	// over HTTP the server ends the stream instead
+	ls.call = &peer.Call{Handler: ls.ended, Internal: true, RemoteCancels: !bc.b.hasManyStreams()}
 	bc.mu.Lock()
 	bc.subs.opening = ls
 	bc.mu.Unlock()
