@@ -29,6 +29,9 @@ func (m Message) Splice(edits ...Edit) (to Message) {
 	to.multiline = m.multiline
 	for e := m.firstEdit(edits, done); e != nil; e = m.firstEdit(edits, done) {
 		at := m.parts[e.Part]
+		if e.Part == PartMethod {
+			m.method = 0
+		}
 		pieces = append(pieces, m.raw[done:at.lo], e.Text)
 		delta += int32(len(e.Text)) - (at.hi - at.lo)
 		ends = append(ends, editEnd{at.hi, delta})
@@ -64,7 +67,8 @@ func (m Message) Splice(edits ...Edit) (to Message) {
 	// The fields are set one by one, because copying a Message whose parts were just written stalls
 	// the processor.
 	to.kind, to.hasUnknownMembers, to.isVersion2 = m.kind, m.hasUnknownMembers, m.isVersion2
-	to.hasTask, to.hasStructured, to.burst = m.hasTask, m.hasStructured, m.burst
+	to.hasTask, to.hasStructured = m.hasTask, m.hasStructured
+	to.method, to.burst = m.method, m.burst
 	moveParts(&to.parts, &m.parts, ends)
 	return to
 }
