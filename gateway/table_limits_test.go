@@ -81,17 +81,25 @@ func TestDelayedUpdates_Limits(t *testing.T) {
 		return wire.NewNotification(protocol.NotificationResourceUpdated, wire.Encode(
 			map[string]string{"uri": fmt.Sprint("x:", n), "x": strings.Repeat("x", size)}))
 	}
-	fill := func(count, size int) (*heldNotifications, int) {
+	fill := func(updates []wire.Message) (*heldNotifications, int) {
 		h := new(heldNotifications)
-		for n := range count {
-			h.put(update(n, size), &total)
+		for _, m := range updates {
+			h.put(m, &total)
 		}
 		if h.size > maxDelayedBytes {
 			t.Errorf("%d bytes are stored", h.size)
 		}
 		return h, len(h.byObject)
 	}
-	small, n := fill(2*maxDelayedUpdates, 0)
+	var short, long []wire.Message
+	for n := range 2 * maxDelayedUpdates {
+		short = append(short, update(n, 0))
+	}
+	for n := range 12 {
+		long = append(long, update(n, maxDelayedBytes/9))
+	}
+	tooLong := update(0, maxDelayedBytes)
+	small, n := fill(short)
 	if n != maxDelayedUpdates {
 		t.Errorf("updates of %d resources are stored", n)
 	}
@@ -101,19 +109,23 @@ func TestDelayedUpdates_Limits(t *testing.T) {
 		t.Errorf("%d updates, the first is %s", len(all), all[0].Raw())
 	}
 
-	var clients []*heldNotifications
-	for n := 8; n == 8; { // until the total limit is reached
-		var h *heldNotifications
-		h, n = fill(12, maxDelayedBytes/9)
-		h.put(update(0, maxDelayedBytes), &total) // is dropped
-		clients = append(clients, h)
+	one, n := fill(long)
+	if n != 8 {
+		t.Errorf("%d of the long updates are stored", n)
 	}
-	if used := total.Used(); used > maxAllDelayedBytes || len(clients) < 64 {
-		t.Errorf("%d clients have %d bytes", len(clients), used)
+	one.put(tooLong, &total)
+	if one.size < maxDelayedBytes*8/9 || total.Used() != one.size {
+		t.Errorf("%d bytes are stored, %d in total", one.size, total.Used())
 	}
-	for _, h := range clients {
-		h.takeAll(&total)
+	others := maxAllDelayedBytes - maxDelayedBytes - maxDelayedBytes/2
+	total.Acquire(others, maxAllDelayedBytes)
+	two, n := fill(long)
+	if n >= 8 || n < 4 || total.Used() > maxAllDelayedBytes {
+		t.Errorf("%d updates are stored, %d bytes in total", n, total.Used())
 	}
+	one.takeAll(&total)
+	two.takeAll(&total)
+	total.Release(others)
 	if used := total.Used(); used != 0 {
 		t.Errorf("%d bytes are not released", used)
 	}
