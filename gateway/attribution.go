@@ -101,36 +101,36 @@ func (sc *statelessClient) hasOtherCall(rc *resumableCall) bool {
 }
 
 // logReceiver returns the client's waiting request to which a backend's log message belongs; nil if
-// there is none or it is not certain. A message without a stream belongs to the only call at the
-// backend. If there are several calls, also suspended ones, it is not certain to which of the
-// clients that share the statelessClient the message belongs.
+// there is none or it is not certain. A message without a stream may belong to any call at the
+// backend. If the calls are not all requests on one connection, or one is suspended, it is not
+// certain to which of the clients that share the statelessClient the message belongs.
 func (sc *statelessClient) logReceiver(backend string, from contract.Attribution) *statelessCall {
 	if c, ok := from.Handler.(*statelessCall); ok && c.client == sc {
 		return c
 	}
 	rc, certain := sc.originCall(backend, from)
-	if certain {
-		return rc.waitingCall()
+	receiver := rc.waitingCall()
+	if certain || rc != nil && receiver == nil {
+		return receiver
 	}
-	completion, completions := sc.completionAt(backend)
-	switch {
-	case rc == nil && completions == 1:
-		return completion
-	case rc == nil, completions > 0, sc.hasOtherCall(rc):
-		return nil
-	}
-	return rc.waitingCall()
-}
-
-// completionAt returns one of the client's completion/complete in flight at a backend, and their
-// number.
-func (sc *statelessClient) completionAt(backend string) (one *statelessCall, n int) {
-	for _, c := range sc.completions.list() {
-		if c.Route.Backend == backend {
-			one, n = c, n+1
+	possible := sc.completions.list()
+	for _, other := range sc.resumableCalls() {
+		if other.route.Backend == backend && other.attributionScore() > 0 {
+			possible = append(possible, other.waitingCall())
 		}
 	}
-	return one, n
+	for _, c := range possible {
+		switch {
+		case c == nil:
+			return nil
+		case c.Route.Backend != backend:
+		case receiver == nil:
+			receiver = c
+		case c.conn != receiver.conn:
+			return nil
+		}
+	}
+	return receiver
 }
 
 // attributionScore rates the probability that a message without a stream belongs to this call: 3

@@ -253,6 +253,26 @@ func TestUncertainLog_NotDelivered(t *testing.T) {
 	})
 }
 
+// A log message that may belong to any of several calls of one connection is sent on it.
+func TestUncertainLog_OneConnection_Delivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		client, _ := h.connectClient()
+		client.Send(withLogLevel(modernRequest("0", "tools/list", "", clientCaps)))
+		gh := startWithLogs(h, "gh", "")
+		time.Sleep(time.Second)
+		client.TakeAll()
+		for _, request := range []string{firstRequest("1"), firstRequest("2"),
+			modernRequest("3", "completion/complete", completePrompt+",", clientCaps)} {
+			client.Send(withLogLevel(request))
+			nextCall(gh)
+			gh.Send(logNote)
+			client.WantNotification("notifications/message")
+		}
+		client.WantNothing()
+	})
+}
+
 // A log message during completion/complete is sent to the client, of either generation, on the
 // stream of the request or on a pipe.
 func TestLogOfCompletion_Delivered(t *testing.T) {
