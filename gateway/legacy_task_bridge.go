@@ -225,7 +225,9 @@ func (rr *resultRequest) OnResponse(resp contract.BackendResponse) {
 	if wanted && rr.storedBytes == 0 {
 		b.result = nil
 	}
-	b.notifyChangedLocked()
+	if resp.Err == nil && !rr.refused() { // otherwise a poll would cause the next one at once
+		b.notifyChangedLocked()
+	}
 	close(rr.done)
 	b.mu.Unlock()
 	declineEnded(open)

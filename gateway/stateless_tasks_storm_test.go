@@ -260,3 +260,37 @@ func runToEnd(client *mcptest.Peer, task string) string {
 		}
 	}
 }
+
+// A backend that refuses an early tasks/result is polled at the interval of the task.
+func TestStatelessTasks_RefusedEarlyResult_PolledAtItsInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, `,"pollInterval":5000`)
+		client.Send(modernRequest(`"l"`, "subscriptions/listen",
+			`"notifications":{"taskIds":[`+task+`]},`, tasksCap))
+		start := time.Now()
+		counts := map[string]int{}
+		for n := 0; n < 2000 && time.Since(start) < time.Minute; n++ {
+			m := gh.NextMessage()
+			counts[m.Method()]++
+			switch m.Method() {
+			case "tasks/get":
+				gh.SendResult(m.ID(), `{"taskId":"t1","status":"input_required","pollInterval":5000}`)
+			case "tasks/result":
+				gh.SendError(m.ID(), `{"code":-32603,"message":"it has not ended"}`)
+			}
+		}
+		if counts["tasks/get"] > 15 {
+			t.Errorf("polled without a pause: %v in %v", counts, time.Since(start))
+		}
+		// end the task so that the goroutines end
+		for n := 0; n < 10; n++ {
+			m := gh.NextMessage()
+			if m.Method() == "tasks/get" {
+				gh.SendResult(m.ID(), `{"taskId":"t1","status":"cancelled"}`)
+				break
+			}
+			gh.SendError(m.ID(), `{"code":-32603,"message":"it has not ended"}`)
+		}
+	})
+}
