@@ -76,9 +76,12 @@ func (c *sessionCall) recordResponse(m wire.Message) wire.Message {
 	case c.Method == protocol.MethodTasksGet, c.Method == protocol.MethodTasksCancel:
 		m = replaceID(m, c.Route.Original, c.Name, "result", "taskId")
 		c.s.tasks.noteStatus(backend, c.Route.Original, stringAt(m, "result", "status"))
-	case c.Method == protocol.MethodTasksResult && m.Part(wire.PartResult) != nil:
-		// an error may be a refusal; the status shows whether the task has ended
+	case c.Method == protocol.MethodTasksResult && (m.Part(wire.PartResult) != nil ||
+		wire.ReadError(m.Part(wire.PartError)).Code == wire.CodeInvalidParams): // unknown task
 		c.s.tasks.end(backend, c.Route.Original)
+	case c.Method == protocol.MethodTasksResult:
+		// the failure of the task, or a refusal while it is running
+		c.s.tasks.noteError(backend, c.Route.Original)
 	}
 	return c.s.tasks.toClientIDs(backend, m)
 }

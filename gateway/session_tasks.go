@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// maxTasks bounds the tasks of one session. At the limit the oldest ended task is evicted; if no
-// task has ended, further tasks are rejected.
+// maxTasks bounds the tasks of one session. At the limit the oldest ended task is evicted, or else
+// the oldest one that may have ended; if there is none, further tasks are rejected.
 const maxTasks = 4096
 
 var errTooManyTasks = wire.Errorf(wire.CodeInternalError,
@@ -23,6 +23,7 @@ type sessionTask struct {
 	scopedID
 	clientID string
 	ended    bool
+	hadError bool // the response to tasks/result was an error, so the task may have ended
 	// ends the forwarding of the progress that follows the call's response
 	stopProgress func()
 	polled       *polledTask // task at a modern backend; nil = legacy backend
@@ -61,9 +62,13 @@ func (t *sessionTasks) unreserve() {
 	t.reserved--
 }
 
-// evictEndedLocked removes the oldest ended task. It returns false if no task has ended.
+// evictEndedLocked removes the oldest ended task, or else the oldest one that may have ended. It
+// returns false if there is none.
 func (t *sessionTasks) evictEndedLocked() bool {
 	i := slices.IndexFunc(t.all, func(st *sessionTask) bool { return st.ended })
+	if i < 0 {
+		i = slices.IndexFunc(t.all, func(st *sessionTask) bool { return st.hadError })
+	}
 	if i < 0 {
 		return false
 	}
@@ -136,7 +141,7 @@ func (t *sessionTasks) addLocked(backend, id string, stopProgress func()) *sessi
 	// the backend has issued the id again, for example after a restart
 	if st, ok := t.byBackendID[scopedID{backend, id}]; ok {
 		st.stopProgress()
-		st.ended, st.stopProgress = false, stopProgress
+		st.ended, st.hadError, st.stopProgress = false, false, stopProgress
 		return st
 	}
 	st := &sessionTask{scopedID: scopedID{backend, id}, clientID: id,
@@ -165,6 +170,16 @@ func (t *sessionTasks) end(backend, id string) {
 	if st, ok := t.byBackendID[scopedID{backend, id}]; ok {
 		st.ended = true
 		st.stopProgress()
+	}
+}
+
+// noteError notes that the response to tasks/result was an error. The progress of the task is still
+// forwarded.
+func (t *sessionTasks) noteError(backend, id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if st, ok := t.byBackendID[scopedID{backend, id}]; ok {
+		st.hadError = true
 	}
 }
 

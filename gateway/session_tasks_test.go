@@ -290,3 +290,28 @@ func TestSessionTasks_CallCancelledBeforeTaskIsReported(t *testing.T) {
 		gh.WantNothing()
 	})
 }
+
+// A client that only requests results is not locked out after 4096 failed tasks.
+func TestSessionTasks_FailedTasksAreEvicted(t *testing.T) {
+	for _, code := range []string{"-32603", "-32602"} {
+		synctest.Test(t, func(t *testing.T) {
+			_, a, _, backends := openTwoClients(t, settings{}, "gh")
+			gh := backends["gh"]
+			for i := range 4097 {
+				a.Send(`{"jsonrpc":"2.0","id":"make","method":"tools/call",` +
+					`"params":{"name":"gh","task":{}}}`)
+				lines := gh.TakeAll()
+				if len(lines) != 1 {
+					t.Fatalf("%s: call %d: %s", code, i, a.Next())
+				}
+				m, _ := wire.Parse([]byte(lines[0]))
+				gh.SendResult(m.ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
+				a.Next()
+				sendTaskRequest(a, "tasks/result", fmt.Sprintf("t%d", i))
+				gh.SendError(gh.WantRequest("tasks/result").ID(),
+					`{"code":`+code+`,"message":"the job is broken"}`)
+				a.Next()
+			}
+		})
+	}
+}
