@@ -48,7 +48,7 @@ func (h *heldNotifications) put(m wire.Message, total *quota.Bytes) {
 	if h.byObject == nil {
 		h.byObject = make(map[string]wire.Message)
 	}
-	h.byObject[key] = m
+	h.byObject[key] = m.Clone() // the text of m may be a part of a longer one
 	h.size += n
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -129,4 +130,37 @@ func TestDelayedUpdates_Limits(t *testing.T) {
 	if used := total.Used(); used != 0 {
 		t.Errorf("%d bytes are not released", used)
 	}
+}
+
+// The bytes that held notifications keep in memory are bounded, also if they arrived in batches.
+func TestHeldNotifications_KeepOnlyTheirText(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var s runtime.MemStats
+		runtime.ReadMemStats(&s)
+		return s.HeapAlloc
+	}
+	var total quota.Bytes
+	var h heldNotifications
+	before := heap()
+	for n := range 100 {
+		line := fmt.Appendf(nil, `[{"jsonrpc":"2.0","method":"notifications/resources/updated",`+
+			`"params":{"uri":"x:%d"}},{"jsonrpc":"2.0","method":"x","params":{"x":"%s"}}]`,
+			n, strings.Repeat("x", 1<<20))
+		batch, err := wire.Parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := wire.Parse(batch.Elements()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.put(m, &total)
+	}
+	kept := heap() - before
+	if kept > 10<<20 {
+		t.Errorf("%d bytes are counted, %d are kept", total.Used(), kept)
+	}
+	runtime.KeepAlive(h)
 }

@@ -141,6 +141,14 @@ func (m *Message) part(p Part) []byte {
 	return nil
 }
 
+// Clone returns the message with a copy of its text. It keeps no other text in memory, and belongs
+// to no burst.
+func (m Message) Clone() Message {
+	text := m.Text()
+	m.raw, m.rest, m.burst = bytes.Join(text[:], nil), nil, nil
+	return m
+}
+
 // ID returns the message's id, "" if it has none.
 func (m Message) ID() ID { return ID(m.Part(PartID)) }
 
