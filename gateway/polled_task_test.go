@@ -414,3 +414,31 @@ func TestPolledTask_RefusedUpdateRequestsInputAgain(t *testing.T) {
 		s.Closed(nil)
 	})
 }
+
+// tasks/list returns the state that the backend has just reported.
+func TestTaskList_LongState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true,
+			generation: map[string]string{"gh": "modern"}}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25", `{"elicitation":{}}`)
+		gh := h.nextProcess("gh")
+		gh.ServeDiscover(
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},` +
+				`"extensions":{"io.modelcontextprotocol/tasks":{}}},"ttlMs":0,"cacheScope":"public"}`)
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
+		listTools(t, client)
+		client.TakeAll()
+		client.Send(callTool("1", "ask", "{}", `,"task":{}`))
+		gh.SendResult(gh.WantRequest("tools/call").ID(),
+			`{"resultType":"task","status":"working",`+asOfModern+`}`)
+		client.Next()
+		client.Send(`{"jsonrpc":"2.0","id":2,"method":"tasks/list"}`)
+		gh.SendResult(gh.WantRequest("tasks/get").ID(),
+			`{"resultType":"complete","status":"working","statusMessage":"`+
+				strings.Repeat("x", 9000)+`",`+asOfModern+`}`)
+		if got := client.Next(); !strings.Contains(got, "xxxx") {
+			t.Errorf("the backend has responded, but the client got %s", got)
+		}
+	})
+}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -98,30 +97,40 @@ func backendTasks(ctx context.Context, s *Session, backend string) [][]byte {
 // polled, 16 at a time. If a poll fails, the last known state of the task is returned.
 func polledTasks(ctx context.Context, s *Session) (all [][]byte) {
 	polled := s.tasks.polledTasks()
-	for some := range slices.Chunk(polled, 16) {
+	states := make([][]byte, len(polled))
+	for first := 0; first < len(polled); first += 16 {
 		var wg sync.WaitGroup
-		for _, p := range some {
-			if task, final := p.last(); !final &&
+		for i := first; i < min(first+16, len(polled)); i++ {
+			if task, final := polled[i].last(); !final &&
 				!protocol.IsTerminalStatus(protocol.TaskStatus(task)) {
-				wg.Go(func() { refreshPolledTask(ctx, s, p) })
+				wg.Go(func() { states[i] = refreshPolledTask(ctx, s, polled[i]) })
 			}
 		}
 		wg.Wait()
 	}
-	for _, p := range polled {
-		if task, _ := p.last(); task != nil {
+	for i, p := range polled {
+		task, final := p.last()
+		if states[i] != nil && !final { // not cancelled meanwhile
+			task = states[i]
+		}
+		if task != nil {
 			all = append(all, protocol.SetTaskID(task, p.clientID))
 		}
 	}
 	return all
 }
 
-func refreshPolledTask(ctx context.Context, s *Session, p *polledTask) {
+// refreshPolledTask polls a task and returns its state, nil if the poll fails.
+func refreshPolledTask(ctx context.Context, s *Session, p *polledTask) []byte {
 	m := wire.NewRequest("0", protocol.MethodTasksGet, taskParams(p.id))
 	resp := callTask(ctx, s.g.Backends, p.backend,
 		contract.BackendRequest{Message: m, Session: s.id, AllowTask: true})
-	if task := resp.Message.Part(wire.PartResult); resp.Err == nil && task != nil {
-		p.setStatus(protocol.TaskToLegacy(task))
-		s.tasks.noteStatus(p.backend, p.id, protocol.TaskStatus(task))
+	result := resp.Message.Part(wire.PartResult)
+	if resp.Err != nil || result == nil {
+		return nil
 	}
+	task := protocol.TaskToLegacy(result)
+	p.setStatus(task)
+	s.tasks.noteStatus(p.backend, p.id, protocol.TaskStatus(task))
+	return task
 }
