@@ -57,6 +57,7 @@ type lifecycle struct {
 	state  sessionState
 	queued queuedRequests
 	timer  *time.Timer // of initializedTimeout
+	expiry time.Time   // earliest time at which the requests in queued expire
 }
 
 // queuedRequests are requests that wait for notifications/initialized.
@@ -138,6 +139,7 @@ func withdrawLocked[R comparable](l *lifecycle, queue *[]R, r R) bool {
 
 func (l *lifecycle) startTimerLocked(expired func()) {
 	if len(l.queued.requests)+len(l.queued.serverRequests) == 0 {
+		l.expiry = time.Now().Add(initializedTimeout)
 		l.timer = time.AfterFunc(initializedTimeout, expired)
 	}
 }
@@ -180,7 +182,7 @@ func (l *lifecycle) close() queuedRequests {
 func (l *lifecycle) takeExpired() queuedRequests {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state != awaitingInitialized {
+	if l.state != awaitingInitialized || time.Now().Before(l.expiry) { // called by an earlier timer
 		return queuedRequests{}
 	}
 	return l.takeLocked()

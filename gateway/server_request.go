@@ -59,6 +59,13 @@ func forwardRequest(s *Session, backend string, from contract.Attribution, r *pe
 	}
 	if !s.lifecycle.queueEarly(sr, s.rejectQueued) {
 		sr.send()
+		return
+	}
+	sr.mu.Lock()
+	isCancelled := sr.state == cancelled
+	sr.mu.Unlock()
+	if isCancelled { // perhaps before it was queued
+		s.lifecycle.withdrawEarly(sr)
 	}
 }
 
