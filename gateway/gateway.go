@@ -44,6 +44,7 @@
 //	serverRequest.mu → lifecycle.mu, callTracker.mu, sessionTasks.mu
 //	statelessClient.mu → resumableCall.mu → suspendedCalls.mu
 //	statelessTasks.mu → legacyTaskBridge.mu
+//	statelessClient.subscribing → listenRequest.mu
 //	delayedUpdates.mu → lifecycle.mu, listenRequest.mu
 //
 // While callTracker.mu is locked, only locks of packages peer, backends and transport are taken.
