@@ -63,8 +63,15 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	next, newcomers := s.plan(before, c)
 	for _, b := range newcomers {
 		b.known.load(s.IgnoreCache)
-		if old := before.byName[b.cfg.Name]; old != nil && old.serverKey == b.serverKey {
+		old := before.byName[b.cfg.Name]
+		if old != nil && old.serverKey == b.serverKey {
 			b.known.copyFrom(old.known)
+		}
+		if old == nil { // it may be a renamed one, which serves until b is settled
+			old = next.renamedFrom(b, before)
+			if old != nil && old.setFilters(*b.filters.inForce.Load()) {
+				s.publisher.publish()
+			}
 		}
 	}
 	if !s.replaceBeforeStart(next) {
@@ -222,27 +229,13 @@ func awaitSettled(ctx context.Context, some []*Backend,
 }
 
 // setFilters applies the filters of a change to the current backends, and publishes a View if any
-// filter has changed. A backend that is renamed gets the filters of its new name.
+// filter has changed.
 func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 	some := false
-	names := make(map[string]bool)
 	for _, c := range next {
-		names[c.Name] = true
-	}
-	for _, c := range next {
-		b := t.byName[c.Name]
-		if b == nil {
-			key := serverKeyOf(&c)
-			i := slices.IndexFunc(t.all, func(old *Backend) bool {
-				return old.serverKey == key && !names[old.cfg.Name]
-			})
-			if i < 0 {
-				continue
-			}
-			b = t.all[i]
-			names[b.cfg.Name] = true // only the first backend with its program is its successor
+		if b := t.byName[c.Name]; b != nil && b.setFilters(c.Filters()) {
+			some = true
 		}
-		some = b.setFilters(c.Filters()) || some
 	}
 	if some {
 		s.publisher.publish()
