@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -300,6 +301,38 @@ func TestListen_SubscriptionsOverPipe(t *testing.T) {
 				t.Errorf("%d updates, although three may have been missed", updates)
 			}
 		})
+}
+
+// A server on stdio ends a listen by notifications/cancelled. Over HTTP, where it closes the stream
+// instead, the notification ends nothing.
+func TestListen_CancelledByTheServer(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		backend config.Backend
+		ends    bool
+	}{{"stdio", legacyBackends("a")[0], true}, {"HTTP", perSessionBackend("a"), false}} {
+		t.Run(c.name, func(t *testing.T) {
+			withHarness(t, backends.Options{Backends: modernBackends(c.backend)},
+				func(t *testing.T, h *harness) {
+					b := h.startModernServer(t)
+					id := b.acceptListen(nil)
+					b.serveLists("t")
+					h.wantNames("t")
+					b.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled",`+
+						`"params":{"requestId":%s}}`, id)
+					if c.ends {
+						b.acceptListen(nil)
+						b.serveLists("t")
+						return
+					}
+					time.Sleep(10 * time.Minute)
+					b.WantNothing()
+					b.notifyOn(id, "notifications/tools/list_changed", "")
+					b.ServeToolsList(mcptest.ToolsResult("u"))
+					h.wantNames("u")
+				})
+		})
+	}
 }
 
 // A server that does not end its listen after the cancellation delays the new listen by one second.
