@@ -57,21 +57,15 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	}
 	s.applying <- struct{}{}
 	defer func() { <-s.applying }()
-	s.setFilters(s.current(), c.Backends)
-	s.removeEarly(c)
-	before := s.current() // concurrently, only removeDrained replaces it
-	next, newcomers := s.plan(before, c)
+	// concurrently, only removeDrained replaces the table
+	next, newcomers := s.plan(s.current(), c)
+	s.setFilters(s.current(), next, c.Backends)
+	s.removeEarly(next, c.Catalog)
+	before := s.current()
 	for _, b := range newcomers {
 		b.known.load(s.IgnoreCache)
-		old := before.byName[b.cfg.Name]
-		if old != nil && old.serverKey == b.serverKey {
+		if old := before.byName[b.cfg.Name]; old != nil && old.serverKey == b.serverKey {
 			b.known.copyFrom(old.known)
-		}
-		if old == nil { // it may be a renamed one, which serves until b is settled
-			old = next.renamedFrom(b, before)
-			if old != nil && old.setFilters(*b.filters.inForce.Load()) {
-				s.publisher.publish()
-			}
 		}
 	}
 	if !s.replaceBeforeStart(next) {
@@ -90,25 +84,18 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	return nil
 }
 
-// removeEarly removes the backends that are missing, disabled or misconfigured in the new
-// configuration, except renamed ones, and applies the new catalog options. It does nothing if the
-// backends were not started yet, or if nothing would change.
-func (s *Set) removeEarly(change Change) {
+// removeEarly removes the backends that no backend in the table after replaces, and applies the new
+// catalog options. It does nothing if the backends were not started yet, or if nothing would
+// change.
+func (s *Set) removeEarly(after *backendTable, options catalog.Options) {
 	before := s.current()
-	backends := change.Backends
-	var names []string
-	for _, c := range backends {
-		names = append(names, c.Name)
+	stays := make(map[*Backend]bool)
+	for _, b := range after.all {
+		stays[after.predecessor(b, before)] = true
 	}
-	next := before.keeping(func(b *Backend) bool {
-		return slices.ContainsFunc(backends, func(c config.Backend) bool {
-			runs := c.Enabled && c.Misconfigured == ""
-			return runs && (c.Name == b.cfg.Name ||
-				before.byName[c.Name] == nil && serverKeyOf(&c) == b.serverKey)
-		})
-	}, names)
+	next := before.keeping(func(b *Backend) bool { return stays[b] }, after.names)
 	previous := next.catalog
-	next.catalog = change.Catalog
+	next.catalog = options
 	next.catalog.ReservedBackends = previous.ReservedBackends
 	changed := len(next.all) < len(before.all) || !reflect.DeepEqual(next.catalog, previous)
 	if changed && s.startup.launched() {
@@ -229,11 +216,15 @@ func awaitSettled(ctx context.Context, some []*Backend,
 }
 
 // setFilters applies the filters of a change to the current backends, and publishes a View if any
-// filter has changed.
-func (s *Set) setFilters(t *backendTable, next []config.Backend) {
+// filter has changed. A backend that is renamed gets the filters of its new name.
+func (s *Set) setFilters(before, next *backendTable, all []config.Backend) {
 	some := false
-	for _, c := range next {
-		if b := t.byName[c.Name]; b != nil && b.setFilters(c.Filters()) {
+	for _, c := range all {
+		old := before.byName[c.Name]
+		if b := next.byName[c.Name]; b != nil {
+			old = next.predecessor(b, before)
+		}
+		if old != nil && old.setFilters(c.Filters()) {
 			some = true
 		}
 	}

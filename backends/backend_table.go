@@ -88,16 +88,13 @@ func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backe
 }
 
 // withPredecessors returns a copy of the table in which each of the missing backends is replaced by
-// its predecessor in the table now, if there is one: the backend of the same name, or of its former
-// name.
+// its predecessor in the table now, if there is one.
 func (t *backendTable) withPredecessors(missing []*Backend, now *backendTable) *backendTable {
 	next := *t
 	next.all, next.byName, next.names = nil, make(map[string]*Backend), slices.Clone(t.names)
 	for _, b := range t.all {
 		if slices.Contains(missing, b) {
-			if old := now.byName[b.cfg.Name]; old != nil {
-				b = old
-			} else if old := t.renamedFrom(b, now); old != nil {
+			if old := t.predecessor(b, now); old != nil {
 				next.names[slices.Index(next.names, b.cfg.Name)] = old.cfg.Name
 				b = old
 			}
@@ -108,23 +105,29 @@ func (t *backendTable) withPredecessors(missing []*Backend, now *backendTable) *
 	return &next
 }
 
-// renamedFrom returns the backend in the table now of which b, which is not in it, has the program
-// or URL, and whose name is no longer in the configuration; nil = none. If several new backends
-// have this program, only the first of them was renamed.
-func (t *backendTable) renamedFrom(b *Backend, now *backendTable) *Backend {
-	same := func(other *Backend) bool { return other.serverKey == b.serverKey }
-	if first := slices.IndexFunc(t.all, func(other *Backend) bool {
-		return same(other) && !now.has(other)
-	}); t.all[first] != b {
-		return nil
+// predecessor returns the backend in the table now that b replaces, or b itself; nil = none. It is
+// the backend of the same name, or else one that is renamed to b: it has the same program or URL,
+// and its name is no longer in the configuration. If there are several renamed or several new
+// backends with this program, the first renamed one becomes the first new one, and so on.
+func (t *backendTable) predecessor(b *Backend, now *backendTable) *Backend {
+	if old := now.byName[b.cfg.Name]; old != nil {
+		return old
 	}
-	i := slices.IndexFunc(now.all, func(old *Backend) bool {
-		return same(old) && !slices.Contains(t.names, old.cfg.Name)
-	})
-	if i < 0 {
-		return nil
+	earlier := 0 // new backends with this program
+	for _, other := range t.all[:slices.Index(t.all, b)] {
+		if other.serverKey == b.serverKey && now.byName[other.cfg.Name] == nil {
+			earlier++
+		}
 	}
-	return now.all[i]
+	for _, old := range now.all {
+		if old.serverKey == b.serverKey && !slices.Contains(t.names, old.cfg.Name) {
+			if earlier == 0 {
+				return old
+			}
+			earlier--
+		}
+	}
+	return nil
 }
 
 // orderDiffers reports whether two names that are in both lists have a different order in the
