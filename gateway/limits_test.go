@@ -78,6 +78,80 @@ func TestListTasks_PageLimit(t *testing.T) {
 	})
 }
 
+// The bytes of a list of tasks are bounded.
+func TestListTasks_ByteLimit(t *testing.T) {
+	const limit = 32 << 20
+	long := strings.Repeat("x", 1<<20)
+	t.Run("legacy", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, a, _, backends := openTwoClients(t, settings{maxMessage: 2 << 20}, "gh")
+			gh := backends["gh"]
+			makeTask(t, a, gh, "gh", "t")
+			a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
+			next := `,"nextCursor":"x"`
+			for i := range 40 {
+				synctest.Wait()
+				lines := gh.TakeAll()
+				if len(lines) == 0 {
+					break
+				}
+				if i == 39 {
+					next = ""
+				}
+				m, _ := wire.Parse([]byte(lines[0]))
+				gh.SendResult(m.ID(), fmt.Sprintf(`{"tasks":[{"taskId":"t","status":"working",`+
+					`"statusMessage":%q}]%s}`, long, next))
+			}
+			if n := len(a.Next()); n < limit/2 || n > limit+1000 {
+				t.Errorf("the list has %d bytes", n)
+			}
+			gh.WantNothing()
+		})
+	})
+	t.Run("modern", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHarness(t, settings{singleClient: true, maxMessage: 2 << 20,
+				generation: map[string]string{"gh": "modern"}}, "gh")
+			client, _ := h.connectClient()
+			client.Initialize("2025-11-25")
+			gh := h.nextProcess("gh")
+			gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`,
+				`"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+			gh.ServeToolsList(mcptest.ToolsResult("job"))
+			listTools(t, client)
+			client.TakeAll()
+			const state = `"taskId":"t%d","status":"working","ttlMs":null,` +
+				`"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z"`
+			for i := range 40 {
+				client.Send(callTool("1", "job", "{}", `,"task":{}`))
+				gh.SendResult(gh.WantRequest("tools/call").ID(),
+					fmt.Sprintf(`{"resultType":"task",`+state+`}`, i))
+				client.Next()
+			}
+			client.Send(`{"jsonrpc":"2.0","id":2,"method":"tasks/list"}`)
+			for range 40 {
+				m := gh.WantRequest("tasks/get")
+				var i int
+				fmt.Sscanf(taskIDOf(m), "t%d", &i)
+				gh.SendResult(m.ID(), fmt.Sprintf(`{"resultType":"complete",`+state+
+					`,"statusMessage":%q}`, i, long))
+			}
+			got := client.Next()
+			if n := len(got); n < limit/2 || n > limit+40*1000 {
+				t.Errorf("the list has %d bytes", n)
+			}
+			if n := strings.Count(got, `"status":"working"`); n != 40 {
+				t.Errorf("%d tasks are listed", n)
+			}
+		})
+	})
+}
+
+func taskIDOf(m wire.Message) string {
+	id, _ := wire.Lookup(m.Part(wire.PartParams), "taskId")
+	return wire.Unquote(id)
+}
+
 // A call that has become a task fails after several polls if the backend no longer responds.
 func TestPolledTask_SilentBackendFailsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/quota"
 	"mcpgateway/internal/wire"
 )
 
@@ -17,6 +19,9 @@ const (
 	taskListTimeout = 10 * time.Second
 	// maxTaskPages bounds the pages that are requested from one backend.
 	maxTaskPages = 1000
+	// maxTaskListBytes bounds the bytes of the states of tasks in one tasks/list, apart from the
+	// states that the gateway has stored.
+	maxTaskListBytes = 32 << 20
 )
 
 // listTasks responds to tasks/list with the tasks of the session in one page: first the tasks
@@ -40,10 +45,11 @@ func listTasks(s *Session, r *peer.Request) {
 		defer cancel()
 		lists := make([][][]byte, len(backends))
 		var wg sync.WaitGroup
+		var size quota.Bytes
 		var polled [][]byte
-		wg.Go(func() { polled = polledTasks(ctx, s) })
+		wg.Go(func() { polled = polledTasks(ctx, s, &size) })
 		for i, backend := range backends {
-			wg.Go(func() { lists[i] = backendTasks(ctx, s, backend) })
+			wg.Go(func() { lists[i] = backendTasks(ctx, s, backend, &size) })
 		}
 		wg.Wait()
 		var merged [][]byte
@@ -55,8 +61,9 @@ func listTasks(s *Session, r *peer.Request) {
 }
 
 // backendTasks requests a backend's list of tasks and returns the session's tasks in the list. If a
-// request fails, it logs the error and returns nil.
-func backendTasks(ctx context.Context, s *Session, backend string) [][]byte {
+// request fails, it logs the error and returns nil. Beyond maxTaskListBytes, which size counts, it
+// omits the rest of the list.
+func backendTasks(ctx context.Context, s *Session, backend string, size *quota.Bytes) [][]byte {
 	var all [][]byte
 	params := []byte("{}")
 	for range maxTaskPages {
@@ -78,12 +85,19 @@ func backendTasks(ctx context.Context, s *Session, backend string) [][]byte {
 			s.log().Warn("listing tasks failed", "backend", backend, "err", err)
 			return nil
 		}
+		full := false
 		wire.EachElement(list, func(one []byte) bool {
 			if listed, ok := s.tasks.toClientListed(backend, one); ok {
-				all = append(all, listed)
+				if full = !size.Acquire(len(listed), maxTaskListBytes); !full {
+					all = append(all, bytes.Clone(listed)) // without the rest of the page
+				}
 			}
-			return true
+			return !full
 		})
+		if full {
+			s.log().Warn("list of tasks is incomplete: it is too long", "backend", backend)
+			break
+		}
 		next, _ := wire.Lookup(result, "nextCursor")
 		if len(next) == 0 || next[0] != '"' {
 			break
@@ -94,8 +108,9 @@ func backendTasks(ctx context.Context, s *Session, backend string) [][]byte {
 }
 
 // polledTasks returns the session's tasks at modern backends. Tasks that have not ended are
-// polled, 16 at a time. If a poll fails, the last known state of the task is returned.
-func polledTasks(ctx context.Context, s *Session) (all [][]byte) {
+// polled, 16 at a time. If a poll fails, or its result would exceed maxTaskListBytes, which size
+// counts, the stored state of the task is returned.
+func polledTasks(ctx context.Context, s *Session, size *quota.Bytes) (all [][]byte) {
 	polled := s.tasks.polledTasks()
 	states := make([][]byte, len(polled))
 	for first := 0; first < len(polled); first += 16 {
@@ -103,7 +118,12 @@ func polledTasks(ctx context.Context, s *Session) (all [][]byte) {
 		for i := first; i < min(first+16, len(polled)); i++ {
 			if task, final := polled[i].last(); !final &&
 				!protocol.IsTerminalStatus(protocol.TaskStatus(task)) {
-				wg.Go(func() { states[i] = refreshPolledTask(ctx, s, polled[i]) })
+				wg.Go(func() {
+					task := refreshPolledTask(ctx, s, polled[i])
+					if size.Acquire(len(task), maxTaskListBytes) {
+						states[i] = task
+					}
+				})
 			}
 		}
 		wg.Wait()
