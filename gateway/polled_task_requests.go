@@ -37,6 +37,8 @@ func (t *taskPoller) status(ctx context.Context) (wire.Message, bool) {
 			c.failWith(resp.Err)
 			return wire.Message{}, false
 		case resp.Message.Part(wire.PartError) != nil:
+			c.s.tasks.noteFailure(p.backend, p.id, protocol.MethodTasksGet,
+				resp.Message.Part(wire.PartError))
 			return c.toLegacy(resp.Message), true
 		}
 		current := protocol.TaskToLegacy(resp.Message.Part(wire.PartResult))
@@ -90,6 +92,8 @@ func (t *taskPoller) cancel(ctx context.Context) (wire.Message, bool) {
 		c.failWith(resp.Err)
 		return wire.Message{}, false
 	case resp.Message.Part(wire.PartError) != nil:
+		c.s.tasks.noteFailure(p.backend, p.id, protocol.MethodTasksCancel,
+			resp.Message.Part(wire.PartError))
 		return c.toLegacy(resp.Message), true
 	}
 	p.mu.Lock()

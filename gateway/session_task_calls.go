@@ -59,7 +59,8 @@ func (c *sessionCall) checkTaskResult(m wire.Message) (err error) {
 // returns the response with the task ids that the client knows.
 func (c *sessionCall) recordResponse(m wire.Message) wire.Message {
 	backend := c.Route.Backend
-	if failure := m.Part(wire.PartError); failure != nil {
+	failure := m.Part(wire.PartError)
+	if failure != nil {
 		c.s.urlElicitations.addElicitations(backend, failure)
 	}
 	switch {
@@ -73,15 +74,13 @@ func (c *sessionCall) recordResponse(m wire.Message) wire.Message {
 		m = replaceID(m, id, c.s.tasks.add(backend, id, c.relayProgress()), "result", "task",
 			"taskId")
 		c.s.tasks.noteStatus(backend, id, stringAt(m, "result", "task", "status"))
+	case failure != nil && c.spec == taskSpec:
+		c.s.tasks.noteFailure(backend, c.Route.Original, c.Method, failure)
 	case c.Method == protocol.MethodTasksGet, c.Method == protocol.MethodTasksCancel:
 		m = replaceID(m, c.Route.Original, c.Name, "result", "taskId")
 		c.s.tasks.noteStatus(backend, c.Route.Original, stringAt(m, "result", "status"))
-	case c.Method == protocol.MethodTasksResult && (m.Part(wire.PartResult) != nil ||
-		wire.ReadError(m.Part(wire.PartError)).Code == wire.CodeInvalidParams): // unknown task
-		c.s.tasks.end(backend, c.Route.Original)
 	case c.Method == protocol.MethodTasksResult:
-		// the failure of the task, or a refusal while it is running
-		c.s.tasks.noteError(backend, c.Route.Original)
+		c.s.tasks.end(backend, c.Route.Original)
 	}
 	return c.s.tasks.toClientIDs(backend, m)
 }

@@ -145,7 +145,10 @@ func refreshPolledTask(ctx context.Context, s *Session, p *polledTask) []byte {
 	m := wire.NewRequest("0", protocol.MethodTasksGet, taskParams(p.id))
 	resp := callTask(ctx, s.g.Backends, p.backend,
 		contract.BackendRequest{Message: m, Session: s.id, AllowTask: true})
-	result := resp.Message.Part(wire.PartResult)
+	result, failure := resp.Message.Part(wire.PartResult), resp.Message.Part(wire.PartError)
+	if failure != nil {
+		s.tasks.noteFailure(p.backend, p.id, protocol.MethodTasksGet, failure)
+	}
 	if resp.Err != nil || result == nil {
 		return nil
 	}

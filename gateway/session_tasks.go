@@ -23,7 +23,7 @@ type sessionTask struct {
 	scopedID
 	clientID string
 	ended    bool
-	hadError bool // the response to tasks/result was an error, so the task may have ended
+	hadError bool // the response to a request was an error, so the task may have ended
 	// ends the forwarding of the progress that follows the call's response
 	stopProgress func()
 	polled       *polledTask // task at a modern backend; nil = legacy backend
@@ -173,20 +173,35 @@ func (t *sessionTasks) end(backend, id string) {
 	}
 }
 
-// noteError notes that the response to tasks/result was an error. The progress of the task is still
-// forwarded.
-func (t *sessionTasks) noteError(backend, id string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if st, ok := t.byBackendID[scopedID{backend, id}]; ok {
-		st.hadError = true
+// noteFailure notes the error with which a backend has responded to a request about a task. It
+// marks a task that the backend does not know as ended. A task that may have ended may be evicted,
+// but its progress is still forwarded.
+func (t *sessionTasks) noteFailure(backend, id, method string, failure []byte) {
+	invalid := wire.ReadError(failure).Code == wire.CodeInvalidParams
+	switch {
+	case invalid && method != protocol.MethodTasksCancel:
+		t.end(backend, id)
+	case invalid, // it is unknown or has ended
+		method == protocol.MethodTasksResult: // it has failed, or the backend refuses the request
+		t.setHadError(backend, id, true)
 	}
 }
 
-// noteStatus marks a task as ended if the backend has reported a terminal status.
+func (t *sessionTasks) setHadError(backend, id string, hadError bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if st, ok := t.byBackendID[scopedID{backend, id}]; ok {
+		st.hadError = hadError
+	}
+}
+
+// noteStatus notes the status of a task that the backend has reported; "" = none.
 func (t *sessionTasks) noteStatus(backend, id, status string) {
-	if protocol.IsTerminalStatus(status) {
+	switch {
+	case protocol.IsTerminalStatus(status):
 		t.end(backend, id)
+	case status != "":
+		t.setHadError(backend, id, false)
 	}
 }
 

@@ -315,3 +315,83 @@ func TestSessionTasks_FailedTasksAreEvicted(t *testing.T) {
 		})
 	}
 }
+
+// A backend no longer knows the 4096 tasks of a session, for example after a restart. Once a client
+// has learned this about a task, by whichever request, the task makes room for a new one.
+func TestSessionTasks_UnknownTasksAreEvicted(t *testing.T) {
+	for _, generation := range []string{"legacy", "modern"} {
+		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/result", "tasks/list"} {
+			if generation == "legacy" && method == "tasks/list" {
+				continue // the list of a legacy backend has no errors about single tasks
+			}
+			t.Run(generation+" "+method, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { unknownTask(t, generation, method) })
+			})
+		}
+	}
+}
+
+func unknownTask(t *testing.T, generation, method string) {
+	h := newHarness(t, settings{singleClient: true,
+		generation: map[string]string{"gh": generation}}, "gh")
+	client, _ := h.connectClient()
+	client.Initialize("2025-11-25")
+	gh := h.nextProcess("gh")
+	created := `{"task":{"taskId":"t%d","status":"working"}}`
+	if generation == "legacy" {
+		gh.ServeHandshake(tasksHandshake)
+		gh.ServeToolsList(jobTools)
+	} else {
+		created = `{"resultType":"task","taskId":"t%d","status":"working","ttlMs":null,` +
+			`"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z"}`
+		gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`,
+			`"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+		gh.ServeToolsList(mcptest.ToolsResult("job"))
+	}
+	listTools(t, client)
+	client.TakeAll()
+	call := callTool("1", "job", "{}", `,"task":{}`)
+	for i := range 4096 {
+		client.Send(call)
+		gh.SendResult(gh.WantRequest("tools/call").ID(), fmt.Sprintf(created, i))
+		client.Next()
+	}
+	client.Send(call)
+	if got := client.Next(); !strings.Contains(got, "Too many tasks") {
+		t.Fatalf("the client got %s", got)
+	}
+	sendTaskRequest(client, method, "t7")
+	synctest.Wait()
+	for lines := gh.TakeAll(); len(lines) > 0; lines = gh.TakeAll() {
+		for _, line := range lines {
+			m, _ := wire.Parse([]byte(line))
+			gh.SendError(m.ID(), `{"code":-32602,"message":"Task not found"}`)
+		}
+		synctest.Wait()
+	}
+	client.Next()
+	client.Send(call)
+	gh.WantRequest("tools/call")
+}
+
+// A backend that has refused a request about a task then reports that the task is running: the task
+// is not evicted.
+func TestSessionTasks_RunningTaskIsNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, _, backends := openTwoClients(t, settings{}, "gh")
+		gh := backends["gh"]
+		for i := range 4096 {
+			makeTask(t, a, gh, "gh", fmt.Sprint("t", i))
+		}
+		sendTaskRequest(a, "tasks/result", "t7")
+		gh.SendError(gh.WantRequest("tasks/result").ID(), `{"code":-32603,"message":"it is running"}`)
+		a.Next()
+		sendTaskRequest(a, "tasks/get", "t7")
+		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"taskId":"t7","status":"working"}`)
+		a.Next()
+		a.Send(callTool("1", "gh", "{}", `,"task":{}`))
+		if got := a.Next(); !strings.Contains(got, "Too many tasks") {
+			t.Errorf("the client got %s", got)
+		}
+	})
+}

@@ -50,10 +50,8 @@ func (t *taskPoller) untilDone(ctx context.Context, task []byte) (wire.Message, 
 				wire.ReadError(resp.Message.Part(wire.PartError)).Message), MayHaveRun: true})
 			return wire.Message{}, false
 		case resp.Message.Part(wire.PartError) != nil:
-			if failure := wire.ReadError(resp.Message.Part(wire.PartError)); failure.Code ==
-				wire.CodeInvalidParams { // the backend no longer knows the task
-				c.s.tasks.end(p.backend, p.id)
-			}
+			c.s.tasks.noteFailure(p.backend, p.id, protocol.MethodTasksGet,
+				resp.Message.Part(wire.PartError))
 			return c.toLegacy(resp.Message), true
 		}
 		failures, task = 0, resp.Message.Part(wire.PartResult)
