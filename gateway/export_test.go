@@ -27,6 +27,13 @@ func (g *Gateway) FillTaskListeners(but int) {
 	}
 }
 
+// UseResultBytes uses up the byte budget of stored results, until release is called.
+func (g *Gateway) UseResultBytes() (release func()) {
+	n := maxResultBytes - g.resultBytes.Used()
+	g.resultBytes.Acquire(n, maxResultBytes)
+	return func() { g.resultBytes.Release(n) }
+}
+
 // SuspendedCalls returns the number of calls that were suspended at least once and have not ended.
 func (g *Gateway) SuspendedCalls() int {
 	g.suspended.mu.Lock()

@@ -225,7 +225,7 @@ func (rr *resultRequest) OnResponse(resp contract.BackendResponse) {
 	if wanted && rr.storedBytes == 0 {
 		b.result = nil
 	}
-	if resp.Err == nil && !rr.refused() { // otherwise a poll would cause the next one at once
+	if rr.storedBytes > 0 { // otherwise a poll would cause the next one at once
 		b.notifyChangedLocked()
 	}
 	close(rr.done)

@@ -261,36 +261,39 @@ func runToEnd(client *mcptest.Peer, task string) string {
 	}
 }
 
-// A backend that refuses an early tasks/result is polled at the interval of the task.
-func TestStatelessTasks_RefusedEarlyResult_PolledAtItsInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client, gh := openTaskBackend(t, settings{singleClient: true})
-		task := createTask(t, client, gh, `,"pollInterval":5000`)
-		client.Send(modernRequest(`"l"`, "subscriptions/listen",
-			`"notifications":{"taskIds":[`+task+`]},`, tasksCap))
-		start := time.Now()
-		counts := map[string]int{}
-		for n := 0; n < 2000 && time.Since(start) < time.Minute; n++ {
-			m := gh.NextMessage()
-			counts[m.Method()]++
-			switch m.Method() {
-			case "tasks/get":
-				gh.SendResult(m.ID(), `{"taskId":"t1","status":"input_required","pollInterval":5000}`)
-			case "tasks/result":
-				gh.SendError(m.ID(), `{"code":-32603,"message":"it has not ended"}`)
+// A backend that reports input_required and responds to each tasks/result at once, with an error or
+// with a result that cannot be stored, is polled at the interval of the task.
+func TestStatelessTasks_EarlyResult_PolledAtItsInterval(t *testing.T) {
+	for _, outcome := range []string{
+		`"error":{"code":-32603,"message":"it has not ended"}`, `"result":{"content":[]}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h, client, gh := openTaskBackend(t, settings{singleClient: true})
+			defer h.gateway.UseResultBytes()()
+			task := createTask(t, client, gh, `,"pollInterval":5000`)
+			client.Send(modernRequest(`"l"`, "subscriptions/listen",
+				`"notifications":{"taskIds":[`+task+`]},`, tasksCap))
+			start := time.Now()
+			counts := map[string]int{}
+			status := "input_required"
+			for n := 0; n < 2000 && status != "cancelled"; n++ {
+				m := gh.NextMessage()
+				counts[m.Method()]++
+				if time.Since(start) > time.Minute {
+					status = "cancelled" // so that the goroutines end
+				}
+				switch m.Method() {
+				case "tasks/get":
+					gh.SendResult(m.ID(),
+						`{"taskId":"t1","status":"`+status+`","pollInterval":5000}`)
+				case "tasks/result":
+					status = "input_required"
+					gh.Sendf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID(), outcome)
+				}
 			}
-		}
-		if counts["tasks/get"] > 15 {
-			t.Errorf("polled without a pause: %v in %v", counts, time.Since(start))
-		}
-		// end the task so that the goroutines end
-		for n := 0; n < 10; n++ {
-			m := gh.NextMessage()
-			if m.Method() == "tasks/get" {
-				gh.SendResult(m.ID(), `{"taskId":"t1","status":"cancelled"}`)
-				break
+			if counts["tasks/get"] > 15 {
+				t.Errorf("polled without a pause: %v in %v", counts, time.Since(start))
 			}
-			gh.SendError(m.ID(), `{"code":-32603,"message":"it has not ended"}`)
-		}
-	})
+		})
+	}
 }
