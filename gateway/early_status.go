@@ -46,7 +46,7 @@ func (t *callTracker) keepEarlyStatus(backend string, from contract.Attribution,
 		}
 	}
 	if creator != nil && len(t.earlyStatuses) < maxEarly {
-		t.earlyStatuses = append(t.earlyStatuses, earlyStatus{creator, m})
+		t.earlyStatuses = append(t.earlyStatuses, earlyStatus{creator, m.Clone()})
 	}
 }
 

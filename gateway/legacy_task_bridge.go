@@ -219,7 +219,7 @@ func (rr *resultRequest) OnResponse(resp contract.BackendResponse) {
 		open = b.inputs.TakeAll()
 		size := len(resp.Message.Raw())
 		if wanted && !b.closed && b.task.g.resultBytes.Acquire(size, maxResultBytes) {
-			rr.storedBytes = size
+			rr.storedBytes, rr.response.Message = size, resp.Message.Clone()
 		}
 	}
 	if wanted && rr.storedBytes == 0 {

@@ -107,7 +107,9 @@ var errResponseDropped = errors.New("it has responded, and there was no room to 
 func (rc *resumableCall) storeResponseLocked(resp contract.BackendResponse) (stored bool) {
 	size := len(resp.Message.Raw())
 	stored = rc.client.g.resultBytes.Acquire(size, maxResultBytes)
-	if !stored {
+	if stored {
+		resp.Message = resp.Message.Clone()
+	} else {
 		size = 0
 		resp = contract.BackendResponse{
 			Err: &transport.CallLostError{Err: errResponseDropped, MayHaveRun: true}}

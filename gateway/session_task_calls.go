@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"time"
 
 	"mcpgateway/internal/contract"
@@ -103,8 +104,8 @@ func (c *sessionCall) toClientResponse(m wire.Message) wire.Message {
 		status = protocol.TaskFailed
 	}
 	id := newID()
-	p := &polledTask{scopedID: scopedID{c.Route.Backend, id}, final: true, result: result,
-		budget: &c.g.resultBytes}
+	p := &polledTask{scopedID: scopedID{c.Route.Backend, id}, final: true,
+		result: bytes.Clone(result), budget: &c.g.resultBytes}
 	p.lastTask = protocol.NewLegacyTask(id, status, time.Now())
 	c.s.tasks.addPolled(p)
 	c.s.tasks.end(p.backend, id)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/quota"
 	"mcpgateway/internal/wire"
@@ -132,35 +133,78 @@ func TestDelayedUpdates_Limits(t *testing.T) {
 	}
 }
 
-// The bytes that held notifications keep in memory are bounded, also if they arrived in batches.
-func TestHeldNotifications_KeepOnlyTheirText(t *testing.T) {
-	heap := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var s runtime.MemStats
-		runtime.ReadMemStats(&s)
-		return s.HeapAlloc
-	}
-	var total quota.Bytes
-	var h heldNotifications
-	before := heap()
-	for n := range 100 {
-		line := fmt.Appendf(nil, `[{"jsonrpc":"2.0","method":"notifications/resources/updated",`+
-			`"params":{"uri":"x:%d"}},{"jsonrpc":"2.0","method":"x","params":{"x":"%s"}}]`,
-			n, strings.Repeat("x", 1<<20))
-		batch, err := wire.Parse(line)
-		if err != nil {
-			t.Fatal(err)
+// Stored messages keep only their own bytes in memory, which count against a limit, even if they
+// arrived as small parts of a longer text: in a batch, or in one read with other messages.
+func TestStoredMessages_KeepOnlyTheirText(t *testing.T) {
+	const update = `{"jsonrpc":"2.0","method":"notifications/resources/updated",` +
+		`"params":{"uri":"x:%d"}}`
+	const status = `{"jsonrpc":"2.0","method":"notifications/tasks/status",` +
+		`"params":{"taskId":"%d","status":"working"}}`
+	const result = `{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}`
+	g := new(Gateway)
+	var held heldNotifications
+	var calls callTracker
+	creator := &sessionCall{asksForTask: true}
+	calls.add(creator)
+	var suspended []*resumableCall
+	var bridges []*legacyTaskBridge
+	session := &Session{clientConn: clientConn{g: g}}
+	for name, c := range map[string]struct {
+		message string
+		store   func(m wire.Message)
+	}{
+		"held notification": {update, func(m wire.Message) { held.put(m, &g.heldBytes) }},
+		"early status": {status, func(m wire.Message) {
+			calls.keepEarlyStatus("", contract.Attribution{}, m)
+		}},
+		"response to a suspended call": {result, func(m wire.Message) {
+			rc := &resumableCall{client: &statelessClient{g: g}}
+			rc.storeResponseLocked(contract.BackendResponse{Message: m})
+			suspended = append(suspended, rc)
+		}},
+		"result of a task": {result, func(m wire.Message) {
+			b := &legacyTaskBridge{task: &statelessTask{g: g}, changed: make(chan struct{})}
+			b.result = &resultRequest{bridge: b, done: make(chan struct{})}
+			b.result.OnResponse(contract.BackendResponse{Message: m})
+			bridges = append(bridges, b)
+		}},
+		"result that becomes a task": {result, func(m wire.Message) {
+			session.tasks.reserve()
+			c := &sessionCall{clientCall: clientCall{conn: &session.clientConn, g: g}, s: session,
+				taskReserved: true}
+			c.toClientResponse(m)
+		}},
+	} {
+		before := liveHeap()
+		for n := range 60 {
+			line := fmt.Appendf(nil, `[`+c.message+`,{"jsonrpc":"2.0","method":"x",`+
+				`"params":{"x":"%s"}}]`, n, strings.Repeat("x", 1<<20))
+			batch, err := wire.Parse(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := wire.Parse(batch.Elements()[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.store(m)
 		}
-		m, err := wire.Parse(batch.Elements()[0])
-		if err != nil {
-			t.Fatal(err)
+		if kept := liveHeap() - before; kept > 10<<20 {
+			t.Errorf("%s: %d bytes are kept", name, kept)
 		}
-		h.put(m, &total)
 	}
-	kept := heap() - before
-	if kept > 10<<20 {
-		t.Errorf("%d bytes are counted, %d are kept", total.Used(), kept)
+	if len(held.byObject) != 60 || len(calls.earlyStatuses) != 60 ||
+		suspended[0].storedBytes == 0 || bridges[0].result.storedBytes == 0 ||
+		len(session.tasks.all) != 60 {
+		t.Error("some messages are not stored")
 	}
-	runtime.KeepAlive(h)
+	runtime.KeepAlive(creator)
+}
+
+func liveHeap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
 }
