@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 
@@ -38,7 +39,7 @@ func (p *Peer) handleBatch(m wire.Message, origin Origin) {
 	b := &batch{peer: p, responses: make([]wire.Message, len(elements)), pending: len(elements) + 1}
 	p.requests.addBatch()
 	for i, text := range elements {
-		m, err := wire.Parse(text)
+		m, err := wire.Parse(bytes.Clone(text)) // it may be stored longer than the others
 		wrong, _ := errors.AsType[*wire.Error](err)
 		if wrong == nil && m.Kind() == wire.Request && p.opts.RejectInBatch != nil {
 			wrong = p.opts.RejectInBatch(m)

@@ -2,6 +2,8 @@ package peer_test
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -220,5 +222,33 @@ func TestRejectInBatch(t *testing.T) {
 		k.remote.Send(`{"jsonrpc":"2.0","id":1,"method":"m",` + alone)
 		(<-k.requests).Reply([]byte(`{}`))
 		k.remote.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	})
+}
+
+// A message of a batch may be stored for long, such as an unread notification. It does not keep the
+// other messages of the batch in memory.
+func TestMessageOfABatchKeepsOnlyItsText(t *testing.T) {
+	inBubble(t, batchOptions, func(t *testing.T, k *testPeer) {
+		heap := func() int64 {
+			runtime.GC()
+			runtime.GC()
+			var s runtime.MemStats
+			runtime.ReadMemStats(&s)
+			return int64(s.HeapAlloc)
+		}
+		var stored []wire.Message
+		before := heap()
+		for range 50 {
+			k.remote.Send(`[{"jsonrpc":"2.0","method":"short"},` +
+				`{"jsonrpc":"2.0","method":"long","params":{"x":"` +
+				strings.Repeat("x", 1<<20) + `"}}]`)
+			synctest.Wait()
+			stored = append(stored, <-k.notifications)
+			<-k.notifications
+		}
+		if kept := heap() - before; kept > 10<<20 {
+			t.Errorf("%d bytes are kept", kept)
+		}
+		runtime.KeepAlive(stored)
 	})
 }

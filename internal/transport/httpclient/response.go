@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,7 +36,7 @@ func (r *messageReader) eachMessage(
 		return
 	}
 	for _, element := range m.Elements() {
-		m, malformed := r.parse(element)
+		m, malformed := r.parse(bytes.Clone(element)) // it may be stored longer than the others
 		if m.Kind() == wire.Batch {
 			malformed = transport.NewMalformedError(element, wire.Message{},
 				wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch"))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -407,5 +408,38 @@ func TestOversizedLastEventIsNotRequestedForever(t *testing.T) {
 			t.Errorf("%d GETs in 10 minutes", n)
 		}
 		c.Close()
+	})
+}
+
+// A message of a batch may be stored for long. It does not keep the other messages of the batch in
+// memory.
+func TestMessageOfABatchKeepsOnlyItsText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		long := strings.Repeat("x", 1<<20-1000)
+		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			writeStream(w, messageEvent(`[{"jsonrpc":"2.0","id":`+string(m.ID())+`,"result":{}},`+
+				`{"jsonrpc":"2.0","method":"long","params":{"x":"`+long+`"}}]`))
+		}
+		c := ready(t, s, nil)
+		heap := func() int64 {
+			runtime.GC()
+			runtime.GC()
+			var s runtime.MemStats
+			runtime.ReadMemStats(&s)
+			return int64(s.HeapAlloc)
+		}
+		var stored []wire.Message
+		before := heap()
+		for range 50 {
+			c.call("tools/call")
+			stored = append(stored, c.read())
+			c.read()
+		}
+		time.Sleep(time.Minute)
+		if kept := heap() - before; kept > 20<<20 {
+			t.Errorf("%d bytes are kept", kept)
+		}
+		runtime.KeepAlive(stored)
 	})
 }
