@@ -21,7 +21,15 @@ const (
 
 func eventSize(text wire.Text) int { return text.Len() + eventOverhead }
 
+// minUncopied is the minimum length, in bytes, of an event that is queued without a copy.
+const minUncopied = 4 << 10
+
+// append appends text as an unsent event. It copies a short text, which may be part of a longer
+// one, so that the queue takes no more memory than the bytes that it counts.
 func (q *eventQueue) append(text wire.Text) {
+	if text.Len() < minUncopied {
+		text = text.Clone()
+	}
 	q.events = append(q.events, text)
 	q.unsent += eventSize(text)
 }

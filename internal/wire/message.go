@@ -85,6 +85,9 @@ type Text [2][]byte
 // Len returns the number of bytes.
 func (t Text) Len() int { return len(t[0]) + len(t[1]) }
 
+// Clone returns a copy of the text, in one piece.
+func (t Text) Clone() Text { return Text{slices.Concat(t[0], t[1])} }
+
 // Bytes returns the text in one piece. It copies a text in two pieces.
 func (t Text) Bytes() []byte {
 	if len(t[1]) == 0 {
@@ -144,8 +147,7 @@ func (m *Message) part(p Part) []byte {
 // Clone returns the message with a copy of its text. It keeps no other text in memory, and belongs
 // to no burst.
 func (m Message) Clone() Message {
-	text := m.Text()
-	m.raw, m.rest, m.burst = bytes.Join(text[:], nil), nil, nil
+	m.raw, m.rest, m.burst = m.Text().Clone()[0], nil, nil
 	return m
 }
 
