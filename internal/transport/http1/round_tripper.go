@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Options configure a RoundTripper].
+// Options configure a RoundTripper.
 type Options struct {
 	Addr string // host and port of the server
 	// Dial opens a connection to Addr. nil = a [net.Dialer] with a timeout of 10 s.

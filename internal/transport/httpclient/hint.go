@@ -1,11 +1,13 @@
 package httpclient
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 )
 
@@ -55,7 +57,7 @@ func wantsTLS(body []byte) bool {
 }
 
 // connectionHint returns advice for an error of a connection; "" = none.
-func connectionHint(err error) string {
+func (t *httpTarget) connectionHint(err error) string {
 	_, isRecordHeader := errors.AsType[tls.RecordHeaderError](err)
 	if isRecordHeader || errors.Is(err, http.ErrSchemeMismatch) {
 		return hintUseHTTP
@@ -71,9 +73,13 @@ func connectionHint(err error) string {
 		return "set tls.server_name of the backend to the name in the certificate " +
 			"if that is the right server"
 	}
-	if op, is := errors.AsType[*net.OpError](err); is && op.Op == "remote error" &&
-		containsAny(op.Err.Error(), "certificate", "handshake failure") {
-		return "set tls.cert and tls.key of the backend if the server asks for a certificate"
+	op, is := errors.AsType[*net.OpError](err)
+	refused := is && op.Op == "remote error" &&
+		containsAny(op.Err.Error(), "certificate", "handshake failure")
+	failed := (!is || op.Op != "dial") && !errors.Is(err, context.Canceled) && !os.IsTimeout(err)
+	// net/http loses the alert of the server if the request cannot be written.
+	if refused || failed && t.lacksCertificate.Load() {
+		return "set tls.cert and tls.key of the backend if the server requires a certificate"
 	}
 	return ""
 }

@@ -25,8 +25,11 @@ func TestExcerptsAreBounded(t *testing.T) {
 
 // net/http repeats the header Location in its error if the header is not a URL.
 func TestErrorTextIsBounded(t *testing.T) {
-	s := &httpTarget{redactor: strings.NewReplacer("secret", "***")}
-	err := s.redactError(errors.New("secret" + strings.Repeat("é", maxErrorText)))
+	s, err := newTarget(Options{URL: "http://localhost/?secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.redactError(errors.New("secret" + strings.Repeat("é", maxErrorText)))
 	if got := err.Error(); len(got) > maxErrorText+len("…") || !strings.HasPrefix(got, "***é") ||
 		!strings.HasSuffix(got, "é…") {
 		t.Errorf("%d bytes: %s", len(got), got)

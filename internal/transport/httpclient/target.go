@@ -3,6 +3,7 @@ package httpclient
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	retryable "github.com/hashicorp/go-retryablehttp"
@@ -31,6 +33,8 @@ type httpTarget struct {
 	jar          *cookieJar
 	host         string // header Host; "" = that of url
 	messageLimit int    // bytes of one message
+	// Since the last response the server has asked for a client certificate; none is configured.
+	lacksCertificate *atomic.Bool
 }
 
 // errNoURL is the error for an invalid URL. Its text omits the URL, which may contain secrets.
@@ -45,7 +49,7 @@ func newTarget(o Options) (*httpTarget, error) {
 		url:          u,
 		baseHeader:   http.Header{"User-Agent": {"mcp-gateway"}, "Accept-Encoding": {"identity"}},
 		jar:          newCookieJar(),
-		messageLimit: o.Limit,
+		messageLimit: o.Limit, lacksCertificate: new(atomic.Bool),
 	}
 	t.addSecrets(secretsOf(u, o.Headers))
 	if o.Via != "" {
@@ -59,19 +63,28 @@ func newTarget(o Options) (*httpTarget, error) {
 		t.baseHeader.Set(name, value)
 	}
 	if o.RoundTripper == nil {
-		tls, err := o.TLS.load()
+		config, err := o.TLS.load()
 		if err != nil {
 			return nil, err
+		}
+		if config.Certificates == nil {
+			config.GetClientCertificate = t.noCertificate
 		}
 		if t.isPlain() {
 			o.RoundTripper = newPlainPool(u, nil)
 		} else {
 			pool := newPool()
-			pool.TLSClientConfig, o.RoundTripper = tls, pool
+			pool.TLSClientConfig, o.RoundTripper = config, pool
 		}
 	}
 	t.pool = &http.Client{Transport: o.RoundTripper, CheckRedirect: sameOrigin, Jar: t.jar}
 	return t, nil
+}
+
+// noCertificate implements GetClientCertificate of [tls.Config]: it sends no certificate.
+func (t *httpTarget) noCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	t.lacksCertificate.Store(true)
+	return new(tls.Certificate), nil
 }
 
 // withURL returns a copy of t for requests to u, which must have the same origin. The query of u
@@ -209,6 +222,7 @@ func (t *httpTarget) send(
 	if err != nil {
 		return nil, t.redactError(err)
 	}
+	t.lacksCertificate.Store(false)
 	decode(resp, t.messageLimit)
 	return resp, nil
 }
@@ -277,7 +291,7 @@ func (t *httpTarget) redactError(err error) error {
 		err = u.Err
 	}
 	shown := text.Truncate(t.redact(err.Error()), maxErrorText)
-	if hint := connectionHint(err); hint != "" {
+	if hint := t.connectionHint(err); hint != "" {
 		shown += "; " + hint
 	}
 	if shown != err.Error() {

@@ -20,11 +20,8 @@ type ClientTLS struct {
 	ServerName string // name that the server's certificate must have; "" = host of the URL
 }
 
-// load reads the files. It returns nil for the zero value.
+// load reads the files.
 func (t ClientTLS) load() (*tls.Config, error) {
-	if t == (ClientTLS{}) {
-		return nil, nil
-	}
 	c := &tls.Config{ServerName: t.ServerName}
 	if t.CA != "" {
 		pem, err := readPEM("tls.ca", t.CA)

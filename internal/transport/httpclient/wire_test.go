@@ -361,6 +361,39 @@ func writeCertificate(t *testing.T, c tls.Certificate) (cert, key string) {
 	return cert, key
 }
 
+// A server that requires a certificate may close the connection without an alert. The error has the
+// same hint as after an alert, but not if the server has asked for no certificate.
+func TestClientTLS_NoAlert(t *testing.T) {
+	authority := certificate(t, "authority", nil)
+	ca, _ := writeCertificate(t, authority)
+	for auth, hint := range map[tls.ClientAuthType]bool{
+		tls.RequestClientCert: true, tls.NoClientCert: false,
+	} {
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{ClientAuth: auth,
+			Certificates: []tls.Certificate{certificate(t, "docs.example", &authority)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				c.(*tls.Conn).Handshake()
+				c.(*tls.Conn).NetConn().Close()
+			}
+		}()
+		c := &client{T: t, Conn: DialStreamable(Options{URL: "https://" + l.Addr().String(),
+			TLS: ClientTLS{CA: ca, ServerName: "docs.example"}}), next: 100}
+		defer c.Close()
+		m, _ := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`))
+		if err = c.Write(m, ""); err == nil {
+			_, _, err = c.Read()
+		}
+		if err == nil || strings.Contains(err.Error(), "set tls.cert and tls.key") != hint {
+			t.Errorf("certificate requested: %v: the error is %v", hint, err)
+		}
+	}
+}
+
 // A server may have a certificate of a private authority or for another name, and request a client
 // certificate.
 func TestClientTLS_F_HTTP_7(t *testing.T) {
