@@ -78,7 +78,7 @@ func (t *httpTarget) connectionHint(err error) string {
 		containsAny(op.Err.Error(), "certificate", "handshake failure")
 	failed := (!is || op.Op != "dial") && !errors.Is(err, context.Canceled) && !os.IsTimeout(err)
 	// net/http loses the alert of the server if the request cannot be written.
-	if refused || failed && t.lacksCertificate.Load() {
+	if refused || failed && t.certificateState.Load() == certificateRequested {
 		return "set tls.cert and tls.key of the backend if the server requires a certificate"
 	}
 	return ""

@@ -33,9 +33,16 @@ type httpTarget struct {
 	jar          *cookieJar
 	host         string // header Host; "" = that of url
 	messageLimit int    // bytes of one message
-	// Since the last response the server has asked for a client certificate; none is configured.
-	lacksCertificate *atomic.Bool
+	// whether the server may require a client certificate that is not configured
+	certificateState *atomic.Int32
 }
+
+// States of httpTarget.certificateState.
+const (
+	certificateUnknown   int32 = iota
+	certificateRequested       // the server has requested one, none is configured, no response yet
+	certificateNotNeeded       // the server has responded
+)
 
 // errNoURL is the error for an invalid URL. Its text omits the URL, which may contain secrets.
 var errNoURL = errors.New("the url is not that of an HTTP server")
@@ -49,7 +56,7 @@ func newTarget(o Options) (*httpTarget, error) {
 		url:          u,
 		baseHeader:   http.Header{"User-Agent": {"mcp-gateway"}, "Accept-Encoding": {"identity"}},
 		jar:          newCookieJar(),
-		messageLimit: o.Limit, lacksCertificate: new(atomic.Bool),
+		messageLimit: o.Limit, certificateState: new(atomic.Int32),
 	}
 	t.addSecrets(secretsOf(u, o.Headers))
 	if o.Via != "" {
@@ -83,7 +90,7 @@ func newTarget(o Options) (*httpTarget, error) {
 
 // noCertificate implements GetClientCertificate of [tls.Config]: it sends no certificate.
 func (t *httpTarget) noCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	t.lacksCertificate.Store(true)
+	t.certificateState.CompareAndSwap(certificateUnknown, certificateRequested)
 	return new(tls.Certificate), nil
 }
 
@@ -181,7 +188,8 @@ func (t *httpTarget) send(
 			retry.connected.Store(false)
 			retry.written.Store(false)
 		},
-		GotConn: func(httptrace.GotConnInfo) { retry.connected.Store(true) },
+		GotConn:              func(httptrace.GotConnInfo) { retry.connected.Store(true) },
+		GotFirstResponseByte: func() { t.certificateState.Store(certificateNotNeeded) },
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			retry.written.Store(info.Err == nil)
 			if retry.onWritten != nil {
@@ -222,7 +230,6 @@ func (t *httpTarget) send(
 	if err != nil {
 		return nil, t.redactError(err)
 	}
-	t.lacksCertificate.Store(false)
 	decode(resp, t.messageLimit)
 	return resp, nil
 }

@@ -23,6 +23,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -391,6 +392,38 @@ func TestClientTLS_NoAlert(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "set tls.cert and tls.key") != hint {
 			t.Errorf("certificate requested: %v: the error is %v", hint, err)
 		}
+	}
+}
+
+// A server that has responded to a request without a client certificate requires none, so no later
+// error has the hint.
+func TestClientTLS_NoHintAfterAResponse(t *testing.T) {
+	authority := certificate(t, "authority", nil)
+	ca, _ := writeCertificate(t, authority)
+	var requests atomic.Int32
+	server := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			m, _ := wire.Parse(body)
+			if requests.Add(1) > 1 {
+				panic(http.ErrAbortHandler)
+			}
+			w.Header().Set("Connection", "close")
+			writeResult(w, m, `{}`)
+		}))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert,
+		Certificates: []tls.Certificate{certificate(t, "docs.example", &authority)}}
+	server.StartTLS()
+	defer server.Close()
+	c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL,
+		TLS: ClientTLS{CA: ca, ServerName: "docs.example"}}), next: 100}
+	defer c.Close()
+	c.call("tools/call")
+	c.read()
+	c.call("tools/call")
+	if _, _, err := c.Read(); err == nil || strings.Contains(err.Error(), "tls.cert") {
+		t.Errorf("the error is %v", err)
 	}
 }
 
