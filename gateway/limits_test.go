@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -144,6 +145,58 @@ func TestListTasks_ByteLimit(t *testing.T) {
 				t.Errorf("%d tasks are listed", n)
 			}
 		})
+	})
+}
+
+// While a list of tasks is collected, the states of ended tasks do not keep the results of these
+// tasks in memory, which the list does not contain.
+func TestListTasks_StatesKeepNoResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true, maxMessage: 2 << 20,
+			generation: map[string]string{"gh": "modern"}}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25")
+		gh := h.nextProcess("gh")
+		gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`,
+			`"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+		gh.ServeToolsList(mcptest.ToolsResult("job"))
+		listTools(t, client)
+		client.TakeAll()
+		const state = `"taskId":"%s","status":"%s","ttlMs":null,` +
+			`"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z"`
+		const tasks = 49 // 48 are polled, 16 at a time, before the last one
+		for i := range tasks {
+			client.Send(callTool("1", "job", "{}", `,"task":{}`))
+			gh.SendResult(gh.WantRequest("tools/call").ID(),
+				fmt.Sprintf(`{"resultType":"task",`+state+`}`, fmt.Sprint("t", i), "working"))
+			client.Next()
+		}
+		heap := func() int64 {
+			runtime.GC()
+			runtime.GC()
+			var s runtime.MemStats
+			runtime.ReadMemStats(&s)
+			return int64(s.HeapAlloc)
+		}
+		before := heap()
+		client.Send(`{"jsonrpc":"2.0","id":2,"method":"tasks/list"}`)
+		complete := func() {
+			m := gh.WantRequest("tasks/get")
+			gh.SendResult(m.ID(), fmt.Sprintf(`{"resultType":"complete",`+state+
+				`,"result":{"content":[{"type":"text","text":%q}]}}`,
+				taskIDOf(m), "completed", strings.Repeat("x", 1<<18)))
+		}
+		for range tasks - 1 {
+			complete()
+		}
+		synctest.Wait()
+		if kept := heap() - before; kept > 6<<20 {
+			t.Errorf("%d bytes are kept", kept)
+		}
+		complete()
+		if n := strings.Count(client.Next(), `"status":"completed"`); n != tasks {
+			t.Errorf("%d tasks are listed", n)
+		}
 	})
 }
 

@@ -121,7 +121,7 @@ func polledTasks(ctx context.Context, s *Session, size *quota.Bytes) (all [][]by
 				wg.Go(func() {
 					task := refreshPolledTask(ctx, s, polled[i])
 					if size.Acquire(len(task), maxTaskListBytes) {
-						states[i] = task
+						states[i] = bytes.Clone(task) // without the capacity for its result
 					}
 				})
 			}
