@@ -21,7 +21,7 @@ import (
 //   - An id with control characters counts as no id, because it cannot be sent in a header.
 //
 // The Reader never modifies a slice that it has returned. Data of one line is a part of the read
-// buffer, without a copy; only data of several lines is copied.
+// buffer, without a copy, unless the buffer is much larger; data of several lines is copied.
 type Reader struct {
 	LastEventID string        // id of the last complete event; "" = none
 	Retry       time.Duration // reconnection time that the server has set; negative = not set
@@ -29,6 +29,7 @@ type Reader struct {
 	limit     int // bytes of one event's data
 	r         io.Reader
 	buf       []byte // bytes that were read but not consumed
+	bufSize   int    // bytes of the array that contains buf
 	err       error  // error that ended the stream, returned after the content of buf
 	lease     transport.ReceiveLease
 	dataBytes int  // bytes of data of the incomplete event
@@ -58,7 +59,7 @@ func (r *Reader) Close() {
 // lease.
 func (r *Reader) finishEvent() {
 	if r.dataBytes = 0; r.lease.Bytes() > 0 && !transport.IsCounted(len(r.buf)) {
-		r.buf = bytes.Clone(r.buf)
+		r.buf, r.bufSize = bytes.Clone(r.buf), len(r.buf)
 		r.lease.Release()
 	}
 }
@@ -152,6 +153,9 @@ func (r *Reader) parseField(d *pendingEvent, line []byte) {
 	value = bytes.TrimPrefix(value, space)
 	switch string(name) {
 	case "data":
+		if d.lines == 0 && transport.IsCounted(r.bufSize) && len(value) < r.bufSize/4 {
+			value = bytes.Clone(value) // the event may be stored longer than the others
+		}
 		d.addData(value, r.limit)
 		r.dataBytes = cap(d.Data)
 		if err := r.lease.Resize(cap(r.buf) + r.dataBytes); err != nil && d.oversized == nil {
@@ -306,7 +310,7 @@ func (r *Reader) fill() error {
 		if err := r.lease.Resize(size + r.dataBytes); err != nil {
 			return err
 		}
-		r.buf = append(make([]byte, 0, size), r.buf...)
+		r.buf, r.bufSize = append(make([]byte, 0, size), r.buf...), size
 	}
 	n, err := r.r.Read(r.buf[len(r.buf):cap(r.buf)])
 	r.buf, r.err = r.buf[:len(r.buf)+n], err
