@@ -25,7 +25,8 @@ func eventSize(text wire.Text) int { return text.Len() + eventOverhead }
 const minUncopied = 4 << 10
 
 // append appends text as an unsent event. It copies a short text, which may be part of a longer
-// one, so that the queue takes no more memory than the bytes that it counts.
+// one. Other texts may keep the whole chunk of 64 KiB in memory that they were read into, so the
+// queue takes at most 16 times the bytes that it counts.
 func (q *eventQueue) append(text wire.Text) {
 	if text.Len() < minUncopied {
 		text = text.Clone()
