@@ -56,7 +56,7 @@ type httpConn struct {
 
 	mu               sync.Mutex
 	state            connState
-	endErr           error // error of Write; nil = connOpen
+	endErr           error // error of Write, and of Read at the end; nil = connOpen
 	pendingBytes     int   // bytes of the messages being sent
 	open             map[wire.ID]*outgoingPost
 	lastNotification <-chan struct{} // closed when the latest notification is accepted; may be nil
@@ -126,7 +126,9 @@ func newHTTPConn(o Options) *httpConn {
 func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	r, ok := c.next(c.goroutines.drained)
 	if !ok {
-		return wire.Message{}, "", context.Cause(c.ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return wire.Message{}, "", c.endErr
 	}
 	return r.m, r.relatedTo, r.err
 }

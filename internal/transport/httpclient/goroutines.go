@@ -3,11 +3,15 @@ package httpclient
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // maxIdle bounds the goroutines that wait for a message to send. A few waiting goroutines are
 // useful, because calls often follow one another.
 const maxIdle = 8
+
+// idleTime is the time after which waiting goroutines end that were not needed meanwhile.
+const idleTime = 10 * time.Second
 
 // goroutines are the goroutines of a Conn: one for each message being sent, some that wait for the
 // next message, and one for each stream that belongs to no message.
@@ -17,8 +21,10 @@ type goroutines struct {
 	drained chan struct{}      // closed when ended is true and all goroutines have ended
 
 	mu      sync.Mutex
-	running int // goroutines, including the idle ones
-	idle    int // goroutines that wait for an outgoingPost
+	running int         // goroutines, including the idle ones
+	idle    int         // goroutines that wait for an outgoingPost
+	spare   int         // smallest value of idle since the trimmer was started
+	trimmer *time.Timer // runs trim; nil = not running
 	ended   bool
 }
 
@@ -33,7 +39,9 @@ func (g *goroutines) post(p *outgoingPost) {
 	select {
 	case g.handoff <- p:
 		g.idle--
+		g.spare = min(g.spare, g.idle)
 	default:
+		g.spare = 0
 		g.startLocked(func() { g.runPosts(p) })
 	}
 }
@@ -69,12 +77,36 @@ func (g *goroutines) runPosts(p *outgoingPost) {
 			return
 		}
 		g.idle++
+		if g.trimmer == nil {
+			g.spare, g.trimmer = g.idle, time.AfterFunc(idleTime, g.trim)
+		}
 		g.mu.Unlock()
 		select {
 		case p = <-g.handoff:
+			if p == nil {
+				return
+			}
 		case <-g.ctx.Done():
 			return
 		}
+	}
+}
+
+// trim ends the goroutines that have waited since the trimmer was started.
+func (g *goroutines) trim() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for ; g.spare > 0 && g.ctx.Err() == nil; g.spare-- {
+		select {
+		case g.handoff <- nil:
+			g.idle--
+		default: // a goroutine does not wait yet
+		}
+	}
+	if g.spare = g.idle; g.idle > 0 && g.ctx.Err() == nil {
+		g.trimmer.Reset(idleTime)
+	} else {
+		g.trimmer = nil
 	}
 }
 
