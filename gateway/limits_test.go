@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -171,14 +170,7 @@ func TestListTasks_StatesKeepNoResults(t *testing.T) {
 				fmt.Sprintf(`{"resultType":"task",`+state+`}`, fmt.Sprint("t", i), "working"))
 			client.Next()
 		}
-		heap := func() int64 {
-			runtime.GC()
-			runtime.GC()
-			var s runtime.MemStats
-			runtime.ReadMemStats(&s)
-			return int64(s.HeapAlloc)
-		}
-		before := heap()
+		before := mcptest.LiveHeap()
 		client.Send(`{"jsonrpc":"2.0","id":2,"method":"tasks/list"}`)
 		complete := func() {
 			m := gh.WantRequest("tasks/get")
@@ -190,7 +182,7 @@ func TestListTasks_StatesKeepNoResults(t *testing.T) {
 			complete()
 		}
 		synctest.Wait()
-		if kept := heap() - before; kept > 6<<20 {
+		if kept := mcptest.LiveHeap() - before; kept > 6<<20 {
 			t.Errorf("%d bytes are kept", kept)
 		}
 		complete()

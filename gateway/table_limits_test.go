@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mcpgateway/internal/contract"
+	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/quota"
 	"mcpgateway/internal/wire"
@@ -175,7 +176,7 @@ func TestStoredMessages_KeepOnlyTheirText(t *testing.T) {
 			c.toClientResponse(m)
 		}},
 	} {
-		before := liveHeap()
+		before := mcptest.LiveHeap()
 		for n := range 60 {
 			line := fmt.Appendf(nil, `[`+c.message+`,{"jsonrpc":"2.0","method":"x",`+
 				`"params":{"x":"%s"}}]`, n, strings.Repeat("x", 1<<20))
@@ -189,7 +190,7 @@ func TestStoredMessages_KeepOnlyTheirText(t *testing.T) {
 			}
 			c.store(m)
 		}
-		if kept := liveHeap() - before; kept > 10<<20 {
+		if kept := mcptest.LiveHeap() - before; kept > 10<<20 {
 			t.Errorf("%s: %d bytes are kept", name, kept)
 		}
 	}
@@ -199,12 +200,4 @@ func TestStoredMessages_KeepOnlyTheirText(t *testing.T) {
 		t.Error("some messages are not stored")
 	}
 	runtime.KeepAlive(creator)
-}
-
-func liveHeap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var s runtime.MemStats
-	runtime.ReadMemStats(&s)
-	return int64(s.HeapAlloc)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -229,15 +230,8 @@ func TestRejectInBatch(t *testing.T) {
 // other messages of the batch in memory.
 func TestMessageOfABatchKeepsOnlyItsText(t *testing.T) {
 	inBubble(t, batchOptions, func(t *testing.T, k *testPeer) {
-		heap := func() int64 {
-			runtime.GC()
-			runtime.GC()
-			var s runtime.MemStats
-			runtime.ReadMemStats(&s)
-			return int64(s.HeapAlloc)
-		}
 		var stored []wire.Message
-		before := heap()
+		before := mcptest.LiveHeap()
 		for range 50 {
 			k.remote.Send(`[{"jsonrpc":"2.0","method":"short"},` +
 				`{"jsonrpc":"2.0","method":"long","params":{"x":"` +
@@ -246,7 +240,7 @@ func TestMessageOfABatchKeepsOnlyItsText(t *testing.T) {
 			stored = append(stored, <-k.notifications)
 			<-k.notifications
 		}
-		if kept := heap() - before; kept > 10<<20 {
+		if kept := mcptest.LiveHeap() - before; kept > 10<<20 {
 			t.Errorf("%d bytes are kept", kept)
 		}
 		runtime.KeepAlive(stored)

@@ -14,23 +14,17 @@ import (
 	"time"
 	"unicode"
 
+	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/transport"
 )
 
 // A short event may be stored for long. It does not keep a long event in memory that was read into
 // the same buffer.
 func TestShortEventKeepsOnlyItsText(t *testing.T) {
-	heap := func() int64 {
-		runtime.GC()
-		runtime.GC()
-		var s runtime.MemStats
-		runtime.ReadMemStats(&s)
-		return int64(s.HeapAlloc)
-	}
 	long, short := strings.Repeat("x", 2<<20), strings.Repeat("y", 5<<10)
 	stream := strings.Repeat("data: "+long+"\n\ndata: "+short+"\n\n", 20)
 	var stored [][]byte
-	before := heap()
+	before := mcptest.LiveHeap()
 	r := NewReader(4<<20, transport.NewReceiveQuota(16<<20, nil))
 	r.Open(strings.NewReader(stream)) // each read fills the buffer
 	for range 20 {
@@ -44,7 +38,7 @@ func TestShortEventKeepsOnlyItsText(t *testing.T) {
 		stored = append(stored, e.Data)
 	}
 	r.Close()
-	if kept := heap() - before; kept > 4<<20 {
+	if kept := mcptest.LiveHeap() - before; kept > 4<<20 {
 		t.Errorf("%d bytes are kept", kept)
 	}
 	runtime.KeepAlive(stored)

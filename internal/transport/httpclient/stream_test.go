@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -422,22 +423,15 @@ func TestMessageOfABatchKeepsOnlyItsText(t *testing.T) {
 				`{"jsonrpc":"2.0","method":"long","params":{"x":"`+long+`"}}]`))
 		}
 		c := ready(t, s, nil)
-		heap := func() int64 {
-			runtime.GC()
-			runtime.GC()
-			var s runtime.MemStats
-			runtime.ReadMemStats(&s)
-			return int64(s.HeapAlloc)
-		}
 		var stored []wire.Message
-		before := heap()
+		before := mcptest.LiveHeap()
 		for range 50 {
 			c.call("tools/call")
 			stored = append(stored, c.read())
 			c.read()
 		}
 		time.Sleep(time.Minute)
-		if kept := heap() - before; kept > 20<<20 {
+		if kept := mcptest.LiveHeap() - before; kept > 20<<20 {
 			t.Errorf("%d bytes are kept", kept)
 		}
 		runtime.KeepAlive(stored)
