@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -173,7 +172,7 @@ func TestSuspended_TenThousand(t *testing.T) {
 		answer := func(ticket string) string {
 			return `"inputResponses":{"q1":{"action":"accept"}},"requestState":` + ticket + `,`
 		}
-		round := func(first int) (full uint64) {
+		round := func(first int) (full int64) {
 			tickets := make([]string, calls)
 			for n := range calls {
 				ask(n, fmt.Sprint(first*10+n), "")
@@ -182,7 +181,7 @@ func TestSuspended_TenThousand(t *testing.T) {
 			if n := g.SuspendedCalls(); n != calls {
 				t.Fatalf("%d calls are suspended, want %d", n, calls)
 			}
-			full = heapInUse()
+			full = mcptest.LiveHeap()
 
 			const (
 				answered = iota
@@ -292,9 +291,9 @@ func TestSuspended_TenThousand(t *testing.T) {
 			return full
 		}
 		round(0) // tables keep their grown capacity
-		before := heapInUse()
+		before := mcptest.LiveHeap()
 		full := round(calls)
-		after := heapInUse()
+		after := mcptest.LiveHeap()
 		t.Logf("heap: %d KiB before, %d KiB with %d suspended calls, %d KiB after", before>>10,
 			full>>10, calls, after>>10)
 		if after > before+1<<20 {
@@ -305,12 +304,4 @@ func TestSuspended_TenThousand(t *testing.T) {
 		}
 		serving.Wait()
 	})
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

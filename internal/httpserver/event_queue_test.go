@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/wire"
 )
 
@@ -13,12 +14,12 @@ func TestEventQueueKeepsOnlyItsTexts(t *testing.T) {
 	const chunk, events = 64 << 10, 256
 	message := []byte(`{"jsonrpc":"2.0","method":"notifications/progress"}`)
 	var q eventQueue
-	before := heapInUse()
+	before := mcptest.LiveHeap()
 	for range events {
 		read := bytes.Repeat([]byte(" "), chunk)
 		q.append(wire.Text{read[:copy(read, message)]})
 	}
-	if grown := heapInUse() - before; grown > events*chunk/8 {
+	if grown := mcptest.LiveHeap() - before; grown > events*chunk/8 {
 		t.Errorf("%d bytes in memory for %d bytes counted", grown, q.unsent)
 	}
 	if got := q.events[0].Bytes(); !bytes.Equal(got, message) {

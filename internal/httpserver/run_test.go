@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -193,7 +194,7 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 			if n > 2 || open != 0 {
 				t.Errorf("%d goroutines and %d sessions are left", n, open)
 			}
-			heap[round] = heapInUse()
+			heap[round] = mcptest.LiveHeap()
 		}
 		// Leaked sessions would make every round grow. The runtime itself sometimes keeps an
 		// additional 0.5 to 1.4 MB from some round on.
@@ -204,26 +205,18 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 	})
 }
 
-func heapInUse() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // The memory of the Server per idle session is bounded.
 func TestIdleSessionMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) { o.OpenSession = openEcho })
 		h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")
-		heap := heapInUse()
+		heap := mcptest.LiveHeap()
 		const n = 2000
 		for range n {
 			h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")
 		}
 		synctest.Wait()
-		each := (heapInUse() - heap) / n
+		each := (mcptest.LiveHeap() - heap) / n
 		t.Logf("%d bytes of heap per session", each)
 		if each > 1<<10 {
 			t.Errorf("%d bytes of heap per session", each)

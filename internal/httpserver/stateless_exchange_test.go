@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -343,7 +344,7 @@ func TestStatelessRequestsLeakNothing(t *testing.T) {
 				t.Errorf("%d goroutines and %d stateless exchanges are left", n,
 					h.server.stateless.limit.counter.Total())
 			}
-			heap[round] = heapInUse()
+			heap[round] = mcptest.LiveHeap()
 		}
 		if n := heap[2] - heap[0]; n > 1<<20 {
 			t.Errorf("%d bytes are leaked by 6000 requests", n)
