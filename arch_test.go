@@ -88,13 +88,15 @@ var allowedImports = map[string][]string{
 		"internal/config", "internal/config/internal/dialect", "internal/config/internal/expand",
 		"internal/config/internal/node", "internal/lazy", "internal/secrets",
 	},
+	"internal/keyring": {"internal/filelock"},
 	"internal/config/internal/dialect": {
 		"internal/config/internal/expand", "internal/config/internal/node", "internal/lazy",
 	},
 	"internal/config/internal/expand": {"internal/config/internal/node"},
 	"internal/config/internal/node":   {"internal/lazy"},
 	"internal/audit":                  {"internal/secrets", "internal/text"},
-	"internal/logging":                {"internal/secrets"},
+	"internal/logging":                {"internal/filelock", "internal/secrets"},
+	"internal/filelock":               {},
 	"internal/secrets":                {"internal/lazy"},
 	"internal/lazy":                   {},
 	"internal/text":                   {},
@@ -127,6 +129,7 @@ var allowedTools = map[string][]string{
 	"internal/mcptest/faults":      {"internal/wire"},
 	"internal/mcptest/faults/stub": {"internal/mcptest/faults"},
 	"internal/mcptest/gosource":    {},
+	"internal/mcptest/keyringtest": {},
 	"internal/mcptest/proctest":    {},
 }
 
@@ -147,6 +150,7 @@ var allowedModules = map[string][]string{
 	"github.com/rogpeppe/go-internal":        {},
 	"github.com/spf13/cobra":                 {"cmd/gateway"},
 	"github.com/yosida95/uritemplate":        {"catalog"},
+	"github.com/zalando/go-keyring":          {"internal/keyring"},
 	"go.yaml.in/yaml": {
 		"internal/config", "internal/config/clientimport", "internal/config/internal/dialect",
 		"internal/config/internal/node",
@@ -202,7 +206,7 @@ var allowedStd = map[string][]string{
 		"internal/lazy"},
 	"runtime/pprof": {"cmd/gateway"},
 	"syscall": {
-		"cmd/gateway", "internal/config", "internal/httpserver", "internal/logging",
+		"cmd/gateway", "internal/config", "internal/filelock", "internal/httpserver", "internal/logging",
 		"internal/procgroup",
 		"internal/reload", "internal/transport", "internal/transport/child",
 		"internal/transport/http1", "internal/transport/httpclient",
@@ -215,7 +219,7 @@ var allowedStd = map[string][]string{
 // own package may.
 var testImports = []string{
 	"internal/mcptest", "internal/mcptest/faults", "internal/mcptest/gosource",
-	"internal/mcptest/proctest",
+	"internal/mcptest/keyringtest", "internal/mcptest/proctest",
 }
 
 // extraTestImports are further packages that the tests of a package may import.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+
+	"mcpgateway/internal/filelock"
 )
 
 // FileOptions are the limits of a File. The zero value rotates at 100 MiB and keeps 5 old files.
@@ -143,7 +145,7 @@ func (f *File) ensureWritable() error {
 
 // rotate renames a full file, unless another process is doing so or has just done so.
 func (f *File) rotate() error {
-	unlock, ok, err := tryLock(f.path + ".lock")
+	unlock, ok, err := filelock.TryLock(f.path + ".lock")
 	if err != nil || !ok {
 		return err
 	}

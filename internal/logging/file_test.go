@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"mcpgateway/internal/filelock"
 )
 
 // If an environment variable is set, TestMain acts as another gateway that writes to the same file.
@@ -164,13 +166,13 @@ func TestFileRenamedByOthers(t *testing.T) {
 // While another process rotates, or if rotation fails, lines are still written.
 func TestFileGrowsIfRotationFails(t *testing.T) {
 	f, path := open(t, FileOptions{Limit: 1})
-	unlock, ok, err := tryLock(path + ".lock")
+	unlock, ok, err := filelock.TryLock(path + ".lock")
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	io.WriteString(f, "a\n")
 	io.WriteString(f, "b\n")
-	if _, ok, err := tryLock(path + ".lock"); ok || err != nil {
+	if _, ok, err := filelock.TryLock(path + ".lock"); ok || err != nil {
 		t.Errorf("the lock was taken twice (%v)", err)
 	}
 	unlock()

@@ -1,0 +1,58 @@
+package filelock
+
+import (
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestLockExcludes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "x.lock")
+	holders, most := 0, 0
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			unlock, err := Lock(path, time.Minute)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			holders++
+			most = max(most, holders)
+			mu.Unlock()
+			mu.Lock()
+			holders--
+			mu.Unlock()
+			if err := unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if most != 1 {
+		t.Errorf("%d holders at once", most)
+	}
+}
+
+func TestLockGivesUpAfterWait(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.lock")
+	unlock, err := Lock(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(path, time.Millisecond); err == nil ||
+		!strings.Contains(err.Error(), path+" is locked by another process") {
+		t.Error(err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if unlock, err = Lock(path, 0); err != nil {
+		t.Fatal("the lock was not released:", err)
+	}
+	unlock()
+}
