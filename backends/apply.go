@@ -64,7 +64,8 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	before := s.current()
 	for _, b := range newcomers {
 		b.known.load(s.IgnoreCache)
-		if old := before.byName[b.cfg.Name]; old != nil && old.serverKey == b.serverKey {
+		old := before.byName[b.cfg.Name]
+		if old != nil && old.known.serverKey == b.known.serverKey {
 			b.known.copyFrom(old.known)
 		}
 	}

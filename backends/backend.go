@@ -12,6 +12,7 @@ import (
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 )
@@ -27,6 +28,7 @@ const (
 	Degraded    = supervise.Degraded
 	BackingOff  = supervise.BackingOff
 	BreakerOpen = supervise.BreakerOpen
+	NeedsLogin  = supervise.NeedsLogin
 
 	Disabled State = "disabled" // disabled in the configuration
 	// a variable that it needs is missing: it is never started
@@ -62,10 +64,9 @@ type Status struct {
 
 // A Backend is one MCP server and its known state.
 type Backend struct {
-	set       *Set
-	cfg       config.Backend // without filters and instructions, see WithoutRuntimeKeys
-	serverKey string         // identifies the program or URL; see serverKeyOf
-	log       *slog.Logger
+	set *Set
+	cfg config.Backend // without filters and instructions, see WithoutRuntimeKeys
+	log *slog.Logger
 	// rate-limited, for records that may be frequent, such as those about the output of the backend
 	outputLog    *slog.Logger
 	shared       *backendConn
@@ -76,6 +77,7 @@ type Backend struct {
 	lists        *lists
 	reader       *listReader // reads the lists over the shared connection
 	detection    *detection
+	auth         *oauthclient.Authorization // nil = requests are sent without access tokens
 	known        knownCatalog
 	lifetime     *lifetime
 }
@@ -84,7 +86,6 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	b := &Backend{
 		set:          s,
 		cfg:          c.WithoutRuntimeKeys(),
-		serverKey:    serverKeyOf(&c),
 		log:          s.Log.With("backend", c.Name),
 		receiveQuota: transport.NewReceiveQuota(s.receiveLimit()/2, s.receiveQuota),
 		detection:    newDetection(&c),
@@ -98,6 +99,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	b.reader = &listReader{b: b}
 	b.known = newKnownCatalog(b)
 	b.limiter = newCallLimiter(c, b.send)
+	b.auth = newAuthorization(b)
 	return b
 }
 
@@ -204,7 +206,38 @@ func (b *Backend) Status() Status {
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
 	s.State, s.Err, s.NextTry = b.shared.sup.State(), b.shared.sup.Problem(), b.shared.sup.RetryAt()
+	if why := b.needsLogin(); why != nil {
+		s.State, s.Err, s.NextTry = NeedsLogin, why, time.Time{}
+	}
 	return s
+}
+
+// onNeedsLogin is called when the backend begins to need a login. The backend connects, or lists
+// its entries again, as soon as somebody has logged in.
+func (b *Backend) onNeedsLogin(why *oauthclient.LoginError) {
+	b.log.Warn("backend needs a login", "err", why)
+	b.publish()
+	b.lifetime.goWorker(func(ctx context.Context) {
+		if b.auth.AwaitLogin(ctx) != nil {
+			return
+		}
+		b.log.Info("somebody has logged in to the backend")
+		for _, bc := range b.conns() {
+			bc.starts.retryWithin(0)
+		}
+		b.lists.refreshAll()
+	})
+}
+
+// needsLogin returns the reason that somebody has to log in to the backend; nil = none.
+func (b *Backend) needsLogin() error {
+	if b.auth == nil {
+		return nil
+	}
+	if why := b.auth.NeedsLogin(); why != nil {
+		return why
+	}
+	return nil
 }
 
 // whyUnlisted returns the reason that the backend has never listed its tools, nil if it has listed

@@ -7,6 +7,7 @@ import (
 
 	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/backends/internal/supervise"
+	"mcpgateway/internal/oauthclient"
 )
 
 // A backendConn is a logical connection to a backend. It reconnects: it has at most one network
@@ -145,10 +146,15 @@ func (bc *backendConn) markStarting() {
 // counts as settled.
 func (bc *backendConn) markFailed(err error) {
 	now := time.Now()
+	needsLogin := isA[*oauthclient.LoginError](err)
 	bc.mu.Lock()
-	bc.sup.Failed(now, err, rand.Float64())
+	if needsLogin {
+		bc.sup.AwaitLogin(now, err)
+	} else {
+		bc.sup.Failed(now, err, rand.Float64())
+	}
 	why := notSent("it did not start: %w", err)
-	if bc.sup.ReachedReady() {
+	if bc.sup.ReachedReady() || needsLogin {
 		why = notSent("%w", bc.sup.RejectError(now))
 	}
 	var dropped []*queuedCall

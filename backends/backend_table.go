@@ -115,12 +115,12 @@ func (t *backendTable) predecessor(b *Backend, now *backendTable) *Backend {
 	}
 	earlier := 0 // new backends with this program
 	for _, other := range t.all[:slices.Index(t.all, b)] {
-		if other.serverKey == b.serverKey && now.byName[other.cfg.Name] == nil {
+		if other.known.serverKey == b.known.serverKey && now.byName[other.cfg.Name] == nil {
 			earlier++
 		}
 	}
 	for _, old := range now.all {
-		if old.serverKey == b.serverKey && !slices.Contains(t.names, old.cfg.Name) {
+		if old.known.serverKey == b.known.serverKey && !slices.Contains(t.names, old.cfg.Name) {
 			if earlier == 0 {
 				return old
 			}

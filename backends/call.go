@@ -83,7 +83,7 @@ func (q *queuedCall) Cancel(params []byte) {
 // ServerKey implements contract.BackendCall.
 func (q *queuedCall) ServerKey() string {
 	if l := q.sentOver.Load(); l != nil {
-		return l.conn.b.serverKey
+		return l.conn.b.known.serverKey
 	}
 	return ""
 }

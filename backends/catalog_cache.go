@@ -21,16 +21,17 @@ func serverKeyOf(c *config.Backend) string {
 // A knownCatalog connects the lists and the detection of a backend with the cache file, which has
 // both from earlier runs of the gateway.
 type knownCatalog struct {
+	serverKey string             // identifies the program or URL; see serverKeyOf
 	file      catalogcache.Cache // the zero Cache if there are no caches
 	lists     *lists
 	detection *detection
 }
 
 func newKnownCatalog(b *Backend) knownCatalog {
-	kc := knownCatalog{lists: b.lists, detection: b.detection}
+	kc := knownCatalog{serverKey: serverKeyOf(&b.cfg), lists: b.lists, detection: b.detection}
 	if b.set.StateDir != "" {
 		kc.file = catalogcache.Cache{
-			Path:    catalogcache.Path(b.set.StateDir, b.cfg.Name, b.serverKey),
+			Path:    catalogcache.Path(b.set.StateDir, b.cfg.Name, kc.serverKey),
 			MaxSize: catalog.NumKinds * int64(b.set.MaxMessage),
 			Log:     b.log,
 		}

@@ -93,7 +93,7 @@ func (l *link) markSuspect() {
 // the server.
 func isUnreachable(err error) bool {
 	lost, ok := errors.AsType[*transport.CallLostError](err)
-	if !ok {
+	if !ok || isA[*httpclient.AuthorizationError](err) {
 		return false
 	}
 	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {

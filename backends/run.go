@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"mcpgateway/internal/oauthclient"
 )
 
 // A startLoop connects a backendConn again and again: the shared connection until its backend is
@@ -173,6 +175,9 @@ func (sl *startLoop) recordEnd(err error) {
 	bc.mu.Unlock()
 	sameReason := sl.loggedReason == err.Error()
 	sl.loggedReason = err.Error()
+	if isA[*oauthclient.LoginError](err) { // logged by onNeedsLogin
+		return
+	}
 	bc.b.perSession.noteEnded(bc, wasReady, breaker)
 	next := roundDuration(breaker.Pause())
 	switch {

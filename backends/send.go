@@ -200,7 +200,7 @@ func (l *link) trySend(q *queuedCall) error {
 	if !b.filters.permits(r) {
 		return contract.ErrForbidden
 	}
-	if r.Continuation && (!modern || r.ServerKey != "" && r.ServerKey != b.serverKey) {
+	if r.Continuation && (!modern || r.ServerKey != "" && r.ServerKey != b.known.serverKey) {
 		return b.continuationError(r.Message)
 	}
 	q.sentOver.Store(l)

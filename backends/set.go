@@ -44,6 +44,7 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/contract"
+	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -77,7 +78,12 @@ type Options struct {
 	// opens the Conn to a backend; nil = according to its configuration. Tests use it to connect to
 	// backends in memory.
 	Dial func(config.Backend) (transport.Conn, error)
-	Log  *slog.Logger
+	// the stored logins at servers that use OAuth; nil = OAuth is not used
+	Logins *oauthclient.Store
+	// called with each access token and client secret before its use, so that it can be masked; nil
+	// = not called
+	OnSecret func(secret string)
+	Log      *slog.Logger
 	// log level of the lines that backends write to stderr
 	StderrLevel slog.Level
 }
@@ -312,4 +318,13 @@ func (s *Set) RetryFailed() (names []string) {
 		bc.starts.retryWithin(time.Duration(i) * step)
 	}
 	return names
+}
+
+// Login returns the OAuth authorization of a backend, nil if there is no such backend, or if it
+// needs none.
+func (s *Set) Login(backend string) *oauthclient.Authorization {
+	if b := s.current().byName[backend]; b != nil {
+		return b.auth
+	}
+	return nil
 }

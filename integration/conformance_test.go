@@ -230,8 +230,8 @@ func startTimeOf(result os.DirEntry) string {
 	return ""
 }
 
-// clientScenarios returns the names of the suite's client scenarios, without OAuth: a backend's
-// token is configured, the gateway does not request one.
+// clientScenarios returns the names of the suite's client scenarios, without those of OAuth, which
+// authScenarios returns.
 func (s suite) clientScenarios(t testing.TB) []string {
 	t.Helper()
 	out, err := s.run(t, nil, "list", "--client", "--spec-version", s.revision)

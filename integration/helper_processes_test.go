@@ -46,6 +46,8 @@ var helpers = map[string]func() int{
 	"matrix-mcpgo": runMatrixMCPGo,
 
 	"conformance-client": runConformanceClient,
+	"conformance-login":  runConformanceLogin,
+	"browser":            runBrowser,
 }
 
 func runHelper(role string) int {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -18,7 +19,9 @@ import (
 	"mcpgateway/internal/audit"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/gctune"
+	"mcpgateway/internal/keyring"
 	"mcpgateway/internal/logging"
+	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/reload"
 )
 
@@ -31,6 +34,7 @@ type app struct {
 	backends *backends.Set
 	gateway  *gateway.Gateway
 	journal  *audit.Journal
+	logins   *oauthclient.Store
 
 	previousNames catalog.Assignments // the backend of each name in the last run
 
@@ -89,6 +93,7 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 	c.mask = a.mask
 	a.openLog(c.err)
 	a.previousNames = loadNameRecord(cfg.StateDir, a.Source, a.log)
+	a.logins = openLogins(cfg.StateDir)
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.backends = backends.New(backends.Options{
 		StderrLevel:  stderrLevels[a.Config.Log.Stderr],
@@ -107,6 +112,8 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 		NoRestart:    m.noRestart,
 		IgnoreCache:  m.ignoreCache,
 		SingleClient: cfg.Listen == "",
+		Logins:       a.logins,
+		OnSecret:     func(secret string) { a.mask.AddToken(secret) },
 		Log:          a.log,
 
 		StartParallel: cfg.Limits.StartParallel,
@@ -224,4 +231,16 @@ func (a *app) close() {
 	for i := len(a.closers) - 1; i >= 0; i-- {
 		a.closers[i]()
 	}
+}
+
+// keyringTimeout bounds the wait for the keyring, which may ask the user for a password.
+const keyringTimeout = 10 * time.Second
+
+// openLogins returns the store of the logins at servers that use OAuth. Without a state directory,
+// logins end with the process.
+func openLogins(stateDir string) *oauthclient.Store {
+	if stateDir == "" {
+		return oauthclient.NewStore("", nil)
+	}
+	return oauthclient.NewStore(filepath.Join(stateDir, "logins"), keyring.New(keyringTimeout))
 }

@@ -17,6 +17,7 @@ import (
 var (
 	backendName = lazy.Regexp(`^[a-z0-9][a-z0-9_-]*$`)
 	headerName  = lazy.Regexp("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	scopeToken  = lazy.Regexp(`^[!#-\[\]-~]+$`) // RFC 6749 §3.3
 )
 
 // backend checks the i-th backend. If the backend is disabled, only its name is checked, because
@@ -32,6 +33,7 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 		c.url(b.URL, at+".url")
 		oneOf(c, at+".transport", b.Transport, TransportAuto, TransportHTTP, TransportSSE)
 		c.clientTLS(b, at+".tls")
+		c.oauth(b, at+".oauth")
 	}
 	oneOf(c, at+".sharing", b.Sharing, SharingAuto, SharingShared, SharingSession)
 	oneOf(c, at+".era", b.Generation, GenerationAuto, GenerationLegacy, GenerationModern)
@@ -113,6 +115,7 @@ func (c *checker) misplacedKeys(b *Backend, at, target string) {
 		{"cwd", b.Cwd != "", "command"},
 		{"headers", len(b.Headers) > 0, "url"},
 		{"tls", b.TLS != ClientTLS{}, "url"},
+		{"oauth", !b.OAuth.IsZero(), "url"},
 		{"transport", b.Transport != TransportAuto, "url"},
 		{"idle_stop", c.isGiven(at + ".idle_stop"), "command"},
 	} {
@@ -240,5 +243,43 @@ func (c *checker) clientTLS(b *Backend, at string) {
 		c.fail(at+".cert", "requires key", hint)
 	case t.Key != "" && t.Cert == "":
 		c.fail(at+".key", "requires cert", hint)
+	}
+}
+
+// oauth checks the OAuth settings of a backend.
+func (c *checker) oauth(b *Backend, at string) {
+	o := &b.OAuth
+	if o.IsZero() {
+		return
+	}
+	for name := range b.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			c.fail(at, "cannot be combined with the header "+name, "keep one of them")
+		}
+	}
+	if o.Grant != "" {
+		oneOf(c, at+".grant", o.Grant, GrantAuthorizationCode, GrantClientCredentials)
+	}
+	switch {
+	case o.Grant == GrantClientCredentials && (o.ClientID == "" || o.ClientSecret == ""):
+		c.fail(at+".grant", "client_credentials requires client_id and client_secret", "")
+	case o.ClientSecret != "" && o.ClientID == "":
+		c.fail(at+".client_secret", "requires client_id", "")
+	case o.ClientMetadataURL != "" && o.ClientID != "":
+		c.fail(at+".client_metadata_url", "cannot be combined with client_id", "keep one of them")
+	}
+	if u, err := url.Parse(o.ClientMetadataURL); o.ClientMetadataURL != "" &&
+		(err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") == "" ||
+			u.User != nil || u.Fragment != "") {
+		c.fail(at+".client_metadata_url", "must be an https URL with a path", "")
+	}
+	if o.RedirectPort < 0 || o.RedirectPort > 65535 {
+		c.fail(at+".redirect_port", "must be a port, 0 to 65535"+c.not(at+".redirect_port"), "")
+	}
+	for i, scope := range o.Scopes {
+		here := fmt.Sprintf("%s.scopes[%d]", at, i)
+		if !scopeToken().MatchString(scope) && !c.reported[here] {
+			c.fail(here, "is not a scope: a scope has no space, quote or backslash", "")
+		}
 	}
 }

@@ -139,7 +139,8 @@ type Backend struct {
 	// Headers are sent with each request. The header Host replaces the host of the request.
 	// Protocol headers are not allowed.
 	Headers map[string]string `koanf:"headers"`
-	TLS     ClientTLS         `koanf:"tls"` // TLS of an https URL
+	TLS     ClientTLS         `koanf:"tls"`                    // TLS of an https URL
+	OAuth   OAuth             `koanf:"oauth" json:",omitzero"` // login at the server behind URL
 
 	Embedded string `koanf:"embedded"` // server inside this process: demo
 
@@ -182,6 +183,39 @@ const (
 	TransportAuto Transport = "auto" // TransportHTTP, or TransportSSE if the server has only that
 	TransportHTTP Transport = "http" // Streamable HTTP
 	TransportSSE  Transport = "sse"  // HTTP+SSE of revision 2024-11-05
+)
+
+// OAuth configures how the gateway gets access to a backend with a URL. The zero value is complete:
+// it is enough for a server whose authorization server registers clients itself. It is not combined
+// with a header Authorization.
+type OAuth struct {
+	// ClientID and ClientSecret are a client that is registered at the authorization server; "" =
+	// none, or a client without a secret.
+	ClientID     string     `koanf:"client_id"`
+	ClientSecret string     `koanf:"client_secret"`
+	Grant        OAuthGrant `koanf:"grant"` // "" = GrantAuthorizationCode
+	// Scopes are requested instead of those that the server names; nil = those.
+	Scopes []string `koanf:"scopes"`
+	// ClientMetadataURL is the https URL of a client ID metadata document; "" = none.
+	ClientMetadataURL string `koanf:"client_metadata_url"`
+	// RedirectPort is the port of the redirect URI on this machine; 0 = any free port.
+	RedirectPort int `koanf:"redirect_port"`
+	// AllowPrivate permits metadata, and logins, at private addresses and over http.
+	AllowPrivate bool `koanf:"allow_private"`
+}
+
+// IsZero reports whether no key is set.
+func (o OAuth) IsZero() bool {
+	return o.ClientID == "" && o.ClientSecret == "" && o.Grant == "" && o.Scopes == nil &&
+		o.ClientMetadataURL == "" && o.RedirectPort == 0 && !o.AllowPrivate
+}
+
+// An OAuthGrant is the way in which the gateway gets access tokens.
+type OAuthGrant string
+
+const (
+	GrantAuthorizationCode OAuthGrant = "authorization_code" // somebody logs in with a browser
+	GrantClientCredentials OAuthGrant = "client_credentials" // the client itself has access
 )
 
 // A Sharing determines which clients share a connection to a backend.

@@ -131,8 +131,14 @@ func (d *description) backend(b *Backend, variables []string) {
 		{"reads the certificate", b.TLS.Cert}, {"reads the key", b.TLS.Key},
 		{"trusts the authorities in", b.TLS.CA},
 		{"may present a certificate for", b.TLS.ServerName},
+		{"logs in as the client", b.OAuth.ClientID},
+		{"logs in as the client", b.OAuth.ClientMetadataURL},
+		{"asks for the scopes", strings.Join(b.OAuth.Scopes, " ")},
 	} {
 		d.add(name+" "+f.does, f.value)
+	}
+	if b.OAuth.AllowPrivate {
+		d.add(name+" may lead logins to", "private addresses, and over http")
 	}
 	gets := " gets the variables of your environment"
 	if b.Command == "" {
@@ -176,7 +182,7 @@ func (w writtenReader) passedOn() map[string][]string {
 		}
 		first := key[:strings.IndexAny(key+".", ".[")]
 		if slices.Contains([]string{"command", "args", "env", "cwd", "url", "headers"}, first) ||
-			key == "tls.server_name" {
+			key == "tls.server_name" || key == "oauth.client_id" || key == "oauth.client_secret" {
 			all[at+"]"] = append(all[at+"]"], names...)
 		}
 	}

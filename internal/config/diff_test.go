@@ -172,6 +172,8 @@ func TestDiffComparesAllFields(t *testing.T) {
 			v.SetBool(true)
 		case ClientTLS:
 			v.Set(reflect.ValueOf(ClientTLS{ServerName: "y"}))
+		case OAuth:
+			v.Set(reflect.ValueOf(OAuth{ClientID: "y"}))
 		case Filter:
 			v.Set(reflect.ValueOf(Filter{Allow: []string{"y"}}))
 		default:

@@ -29,6 +29,9 @@ func Secrets(c *Config) []string {
 			all = appendParts(all, arg, argumentSecrets(b.Args, i))
 		}
 		all = append(all, urlSecrets(b.URL)...)
+		if b.OAuth.ClientSecret != "" {
+			all = append(all, b.OAuth.ClientSecret)
+		}
 	}
 	all = slices.Concat(all, c.Expanded)
 	public := publicTexts(c)
@@ -139,7 +142,7 @@ func expandedSecrets(path, variable, value string) []string {
 	all := appendVariable(nil, variable, value)
 	if _, header, ok := strings.Cut(path, ".headers."); ok {
 		all = appendHeader(all, header, value)
-	} else if strings.HasPrefix(path, "auth.") {
+	} else if strings.HasPrefix(path, "auth.") || strings.HasSuffix(path, ".oauth.client_secret") {
 		all = append(all, value)
 	}
 	slices.Sort(all)

@@ -15,7 +15,8 @@ import (
 // 0, 1 or on are not secrets, and a log in which every 1 is masked would be unreadable.
 const minSecret = 4
 
-// A Mask replaces secrets in text. It finds the values given to NewMask, Add and SetSecrets
+// A Mask replaces secrets in text. It finds the values given to NewMask, Add, AddToken and
+// SetSecrets
 //
 //   - unchanged, with any of their bytes percent-encoded, with any of their characters escaped
 //     as in JSON strings, and with several of these encodings applied one after the other;
@@ -36,6 +37,7 @@ type Mask struct {
 type maskState struct {
 	current          []string // current values
 	past             []string // earlier values, the latest first
+	tokens           []string // values of AddToken, the latest first
 	encodings        []string // all encodings of the current and past values
 	decodedEncodings []string // encodings as they appear in a decoded text, where + is a space
 
@@ -44,9 +46,11 @@ type maskState struct {
 	decodedFilter   *prefixFilter // filter of decodedEncodings
 }
 
-// maxPast is the number of earlier values that a Mask keeps. Each value requires one search per
-// masked line.
-const maxPast = 256
+// maxPast is the number of earlier values that a Mask keeps, and maxTokens the number of tokens.
+const (
+	maxPast   = 256
+	maxTokens = 512
+)
 
 // NewMask returns a Mask for these values.
 func NewMask(values ...string) *Mask {
@@ -60,15 +64,29 @@ func NewMask(values ...string) *Mask {
 // after the scheme of an Authorization header, are also masked separately.
 func (m *Mask) Add(values ...string) {
 	m.update(func(old maskState) maskState {
-		return maskState{current: slices.Concat(old.current, values), past: old.past}
+		return maskState{current: slices.Concat(old.current, values), past: old.past,
+			tokens: old.tokens}
 	})
 }
 
-// SetSecrets replaces the values. The latest 256 earlier values are still masked, because later
-// messages may contain them.
+// AddToken adds a value that will be replaced by others again and again, such as an access token.
+// The latest 512 tokens are masked.
+func (m *Mask) AddToken(token string) {
+	m.update(func(old maskState) maskState {
+		tokens := slices.DeleteFunc(slices.Clone(old.tokens),
+			func(known string) bool { return known == token })
+		tokens = slices.Insert(tokens, 0, token)
+		return maskState{current: old.current, past: old.past,
+			tokens: tokens[:min(len(tokens), maxTokens)]}
+	})
+}
+
+// SetSecrets replaces the values given to NewMask and Add. The latest 256 earlier values are still
+// masked, because later messages may contain them.
 func (m *Mask) SetSecrets(values ...string) {
 	m.update(func(old maskState) maskState {
-		return maskState{current: values, past: slices.Concat(old.current, old.past)}
+		return maskState{current: values, past: slices.Concat(old.current, old.past),
+			tokens: old.tokens}
 	})
 }
 
@@ -89,7 +107,7 @@ func (m *Mask) update(change func(old maskState) maskState) {
 			return present || again
 		})
 		next.past = next.past[:min(len(next.past), maxPast)]
-		for _, v := range slices.Concat(next.current, next.past) {
+		for _, v := range slices.Concat(next.current, next.past, next.tokens) {
 			next.encodings = appendEncodings(next.encodings, v)
 		}
 		slices.Sort(next.encodings)

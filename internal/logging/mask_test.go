@@ -185,6 +185,27 @@ func TestMaskKeepsPastSecrets(t *testing.T) {
 	}
 }
 
+func TestMaskKeepsTheLatestTokens(t *testing.T) {
+	mask := logging.NewMask("configured-secret")
+	for i := range 600 {
+		mask.AddToken("token-number-" + strconv.Itoa(i) + ".")
+		mask.AddToken("token-in-use.")
+	}
+	mask.SetSecrets("another-secret")
+	for text, want := range map[string]string{
+		"token-in-use.":     "***",
+		"token-number-599.": "***",
+		"token-number-89.":  "***",              // the last of 512
+		"token-number-88.":  "token-number-88.", // one more
+		"another-secret":    "***",
+		"configured-secret": "***",
+	} {
+		if got := mask.String(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestMaskAllocatesNothing(t *testing.T) {
 	mask := logging.NewMask(manySecrets(20)...)
 	for _, line := range []string{

@@ -23,6 +23,8 @@ const (
 	// its breaker is open, because it has failed five times in a row: calls fail at once, and
 	// starts are tried after 30 s at first, after 5 min at last
 	BreakerOpen State = "open"
+	// it could not be started because somebody has to log in first; see Supervisor.AwaitLogin
+	NeedsLogin State = "needs login"
 )
 
 // IsUp reports whether calls go to a backend in this state.
@@ -54,6 +56,7 @@ const (
 //
 //	stopped, backing off, open ─ Start ─► starting ─ Up ─► ready, degraded ─ Stop ─► stopped
 //	         starting, ready, degraded ─ Disconnected, Failed ─► backing off, open
+//	         starting, ready, degraded ─ AwaitLogin ─► needs login
 type Supervisor struct {
 	breaker         Breaker
 	state           State            // "" = Stopped; Ready also stands for Degraded
@@ -115,7 +118,8 @@ func (s *Supervisor) Problem() error {
 
 // RetryAt returns the time of the next try, zero if none is scheduled.
 func (s *Supervisor) RetryAt() time.Time {
-	if s.state == BackingOff || s.state == BreakerOpen {
+	switch s.state {
+	case BackingOff, BreakerOpen, NeedsLogin:
 		return s.breaker.nextTry
 	}
 	return time.Time{}
@@ -136,7 +140,7 @@ func (s *Supervisor) Disposition(now time.Time) Disposition {
 		if s.lastStartFailed && now.Before(s.breaker.nextTry) {
 			return RejectCall
 		}
-	case BreakerOpen:
+	case BreakerOpen, NeedsLogin:
 		if now.Before(s.breaker.nextTry) {
 			return RejectCall
 		}
@@ -146,8 +150,11 @@ func (s *Supervisor) Disposition(now time.Time) Disposition {
 
 // RejectError returns the error of a rejected call.
 func (s *Supervisor) RejectError(now time.Time) error {
-	if s.State() == Stopped {
+	switch s.State() {
+	case Stopped:
 		return fmt.Errorf("it is not running: %w", s.stopReason)
+	case NeedsLogin:
+		return s.breaker.reason
 	}
 	return fmt.Errorf("it is not running: %w; next try in %v", s.breaker.reason,
 		wholeSeconds(s.breaker.nextTry.Sub(now)))
@@ -213,7 +220,9 @@ func (s *Supervisor) Failed(now time.Time, reason error, random float64) {
 // further failures begin with FirstPause again. If the last failure is recorded a second time (see
 // Failed), the pause that restarts is at most FirstPause, even if the argument pause is longer.
 func (s *Supervisor) ResetBackoff(now time.Time, pause time.Duration) {
-	if s.state != BackingOff && s.state != BreakerOpen {
+	switch s.state {
+	case BackingOff, BreakerOpen, NeedsLogin:
+	default:
 		return
 	}
 	s.state, s.lastStartFailed = BackingOff, false
@@ -221,6 +230,20 @@ func (s *Supervisor) ResetBackoff(now time.Time, pause time.Duration) {
 	b.failures, b.pause = 0, min(b.pause, pause, FirstPause)
 	if soon := now.Add(pause); soon.Before(b.nextTry) {
 		b.nextTry = soon
+	}
+}
+
+// LoginRetry is the pause before the next try of a connection that needs a login. A login ends the
+// pause: see ResetBackoff.
+const LoginRetry = 5 * time.Minute
+
+// AwaitLogin is called instead of Failed when a start has failed or a connection has ended because
+// somebody has to log in first. It is not a failure of the backend.
+func (s *Supervisor) AwaitLogin(now time.Time, why error) {
+	s.breaker = Breaker{reason: why, nextTry: now.Add(LoginRetry)}
+	s.state = NeedsLogin
+	if s.downAt.IsZero() {
+		s.downAt = now
 	}
 }
 

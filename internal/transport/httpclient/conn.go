@@ -26,6 +26,10 @@ type Options struct {
 	Quota   *transport.ReceiveQuota // bounds incomplete messages; nil = no bound
 	Log     *slog.Logger            // nil = no logging
 
+	// Authorizer provides access tokens; nil = requests are sent without. It is not combined with a
+	// header Authorization.
+	Authorizer Authorizer
+
 	// RequestHeaders returns the headers that repeat parts of a message. Names and values must be
 	// valid in a header. nil = no headers. Only a Conn of [DialStateless] calls RequestHeaders:
 	// once for each message, possibly concurrently, and never with a lock held.

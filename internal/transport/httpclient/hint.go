@@ -37,14 +37,18 @@ func (t *httpTarget) authHint(resp *http.Response) string {
 	case t.baseHeader.Get("Authorization") != "" || t.url.User != nil:
 		return "the server refuses the configured authorization: " +
 			"check the token, or the user and password"
-	case strings.Contains(challenge, "resource_metadata"):
-		return "the server wants OAuth, which the gateway does not do yet: " +
-			"set a header Authorization with a token in headers of the backend"
+	case t.authorizer != nil && resp.Request.Header.Get("Authorization") != "":
+		return "the server refuses the access tokens that its authorization server issues: " +
+			"gateway logout and gateway login begin again"
 	case challenge == "":
 		return "the server wants authorization: " +
 			"set the header that it needs, often Authorization, in headers of the backend"
 	}
-	return "the server wants authorization: set a header Authorization in headers of the backend"
+	hint := "the server wants authorization: set a header Authorization in headers of the backend"
+	if strings.Contains(challenge, "bearer") {
+		hint += ", or use gateway login if the server has OAuth"
+	}
+	return hint
 }
 
 // wantsTLS reports whether the body of a response with status 400 contains the text with which Go,

@@ -102,9 +102,9 @@ func TestWrongScheme(t *testing.T) {
 // that were sent.
 func TestUnauthorized(t *testing.T) {
 	const (
-		wants   = "the server wants authorization: set a header Authorization in headers of the backend"
+		basic   = "the server wants authorization: set a header Authorization in headers of the backend"
+		wants   = basic + ", or use gateway login if the server has OAuth"
 		any     = "the server wants authorization: set the header that it needs, often Authorization, in headers of the backend"
-		oauth   = "the server wants OAuth, which the gateway does not do yet: set a header Authorization with a token in headers of the backend"
 		refuses = "the server refuses the configured authorization: check the token, or the user and password"
 		secret  = "tok-q9ZkTm4vXr7Lw2Pb8N"
 	)
@@ -117,10 +117,10 @@ func TestUnauthorized(t *testing.T) {
 		want       string
 	}{
 		"bearer": {[]string{"Bearer"}, "text/plain", "", nil, wants},
-		"basic":  {[]string{`Basic realm="x"`}, "text/plain", "", nil, wants},
-		"OAuth":  {[]string{`Bearer error="invalid_token", resource_metadata="https://h/.well-known/x"`}, "text/plain", "", nil, oauth},
+		"basic":  {[]string{`Basic realm="x"`}, "text/plain", "", nil, basic},
+		"OAuth":  {[]string{`Bearer error="invalid_token", resource_metadata="https://h/.well-known/x"`}, "text/plain", "", nil, wants},
 		"the second": {[]string{"Basic", `bearer Resource_Metadata="https://h/.well-known/x"`},
-			"text/plain", "", nil, oauth},
+			"text/plain", "", nil, wants},
 		"no challenge":  {nil, "text/plain", "", nil, any},
 		"other headers": {nil, "text/plain", "", map[string]string{"X-Api-Key": secret}, any},
 		"configured": {[]string{`Bearer resource_metadata="` + secret + `"`}, "text/plain",

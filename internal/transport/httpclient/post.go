@@ -62,9 +62,12 @@ func (p *outgoingPost) run() {
 		log:        p.c.log,
 		onWritten:  p.turn.markWritten,
 	}
-	resp, err := p.target.send(ctx, http.MethodPost, header, p.m.Text(), retry)
+	resp, err := p.target.sendAuthorized(ctx, http.MethodPost, header, p.m.Text(), retry)
 	switch {
 	case err == nil:
+	case hasNoToken(err):
+		p.failUnanswered(err, false)
+		return
 	case retry.notSent(err):
 		p.failUnanswered(fmt.Errorf("no connection: %w", err), false)
 		return
@@ -131,6 +134,12 @@ func (p *outgoingPost) failUnreadable(resp *http.Response, err error) {
 	case p.id != "":
 		p.failUnanswered(fmt.Errorf("the answer cannot be read: %w", err), true)
 	}
+}
+
+// hasNoToken reports whether a request failed because there is no access token for it.
+func hasNoToken(err error) bool {
+	_, is := errors.AsType[*AuthorizationError](err)
+	return is
 }
 
 func isUnreadable(err error) bool {

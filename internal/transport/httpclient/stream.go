@@ -244,7 +244,7 @@ func (t *httpTarget) openStream(
 	ctx context.Context, header http.Header, retry *retryPolicy,
 ) (*http.Response, error) {
 	header.Set("Accept", eventStream)
-	resp, err := t.send(ctx, http.MethodGet, header, wire.Text{}, retry)
+	resp, err := t.sendAuthorized(ctx, http.MethodGet, header, wire.Text{}, retry)
 	if err != nil {
 		return nil, err
 	}

@@ -233,7 +233,7 @@ func (c *streamable) knowsSession(p *outgoingPost) bool {
 	header.Set("Content-Type", "application/json")
 	ping := wire.NewRequest(wire.ID(wire.Quote(id)), protocol.MethodPing, nil)
 	retry := &retryPolicy{method: protocol.MethodPing, log: c.log}
-	resp, err := c.send(ctx, http.MethodPost, header, ping.Text(), retry)
+	resp, err := c.sendAuthorized(ctx, http.MethodPost, header, ping.Text(), retry)
 	if err != nil {
 		return p.ctx.Err() != nil // p was cancelled, which says nothing about the session
 	}
@@ -271,7 +271,7 @@ const deleteTimeout = time.Second
 func (c *streamable) deleteSession() {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()
-	resp, err := c.send(ctx, http.MethodDelete, c.header(), wire.Text{}, &retryPolicy{})
+	resp, err := c.sendAuthorized(ctx, http.MethodDelete, c.header(), wire.Text{}, &retryPolicy{})
 	if err == nil {
 		resp.Body.Close()
 	}

@@ -31,8 +31,9 @@ type httpTarget struct {
 	secrets      []string          // texts that must not be shown
 	redactor     *strings.Replacer // replaces secrets
 	jar          *cookieJar
-	host         string // header Host; "" = that of url
-	messageLimit int    // bytes of one message
+	authorizer   Authorizer // nil = none
+	host         string     // header Host; "" = that of url
+	messageLimit int        // bytes of one message
 	// whether the server may require a client certificate that is not configured
 	certificateState *atomic.Int32
 }
@@ -56,6 +57,7 @@ func newTarget(o Options) (*httpTarget, error) {
 		url:          u,
 		baseHeader:   http.Header{"User-Agent": {"mcp-gateway"}, "Accept-Encoding": {"identity"}},
 		jar:          newCookieJar(),
+		authorizer:   o.Authorizer,
 		messageLimit: o.Limit, certificateState: new(atomic.Int32),
 	}
 	t.addSecrets(secretsOf(u, o.Headers))
@@ -70,7 +72,7 @@ func newTarget(o Options) (*httpTarget, error) {
 		t.baseHeader.Set(name, value)
 	}
 	if o.RoundTripper == nil {
-		config, err := o.TLS.load()
+		config, err := o.TLS.Config()
 		if err != nil {
 			return nil, err
 		}
@@ -232,6 +234,41 @@ func (t *httpTarget) send(
 	}
 	decode(resp, t.messageLimit)
 	return resp, nil
+}
+
+// sendAuthorized is send with the tokens of the Authorizer, if there is one.
+func (t *httpTarget) sendAuthorized(
+	ctx context.Context, method string, header http.Header, body wire.Text, retry *retryPolicy,
+) (*http.Response, error) {
+	if t.authorizer == nil {
+		return t.send(ctx, method, header, body, retry)
+	}
+	for refusals := 0; ; refusals++ {
+		token, err := t.authorizer.Token(ctx)
+		if err != nil {
+			return nil, &AuthorizationError{err}
+		}
+		if header.Del("Authorization"); token != "" {
+			header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := t.send(ctx, method, header, body, retry)
+		if err != nil {
+			return nil, err
+		}
+		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden ||
+			refusals == maxRefusals {
+			return resp, nil
+		}
+		again, err := t.authorizer.Refused(ctx, token, resp)
+		if !again && err == nil {
+			return resp, nil
+		}
+		_, _ = io.CopyN(io.Discard, resp.Body, maxRefusedBody)
+		resp.Body.Close()
+		if err != nil {
+			return nil, &AuthorizationError{err}
+		}
+	}
 }
 
 // secretsOf returns the parts of the configuration that must be masked if a server repeats them:

@@ -20,8 +20,8 @@ type ClientTLS struct {
 	ServerName string // name that the server's certificate must have; "" = host of the URL
 }
 
-// load reads the files.
-func (t ClientTLS) load() (*tls.Config, error) {
+// Config reads the files.
+func (t ClientTLS) Config() (*tls.Config, error) {
 	c := &tls.Config{ServerName: t.ServerName}
 	if t.CA != "" {
 		pem, err := readPEM("tls.ca", t.CA)

@@ -34,7 +34,7 @@ func TestTLSFilesAreRegular(t *testing.T) {
 	} {
 		for key, files := range map[string]ClientTLS{"tls.ca": {CA: path},
 			"tls.cert": {Cert: path, Key: path}} {
-			if _, err := files.load(); err == nil ||
+			if _, err := files.Config(); err == nil ||
 				!strings.HasPrefix(err.Error(), key+": "+path+": "+want) {
 				t.Errorf("%s %s: %v", key, path, err)
 			}

@@ -1,0 +1,360 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/loginpage"
+	"mcpgateway/internal/oauthclient"
+)
+
+func loginCommand(c *cli) *cobra.Command {
+	noBrowser := false
+	timeout := startTimeout(defaultTimeout)
+	cmd := &cobra.Command{
+		Use:   "login NAME",
+		Short: "Log in to a server that requires OAuth",
+		Long: `login opens the browser at the login page of the server NAME, waits until you have
+logged in, stores the login, and prints what the server offers. A running gateway uses the
+login at once.
+
+With --no-browser, login prints the link of the page, for a browser on another machine. After the
+login that browser shows an error, because it cannot reach this machine. Copy the address
+of that page (http://127.0.0.1:...) and paste it here.
+
+The login is stored in the keyring of the operating system, or, if there is none, in a file in
+the state directory that only you can read. gateway logout NAME deletes it.`,
+		Args: asUsageErrors(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return login(cmd.Context(), c, args[0], noBrowser, timeout)
+		},
+	}
+	timeout.addFlag(cmd)
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false,
+		"print the link instead of opening a browser, and read the redirect from stdin")
+	return cmd
+}
+
+func logoutCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout NAME",
+		Short: "Revoke and delete the login at a server",
+		Long: `logout revokes the login at the server NAME, if its authorization server supports
+that, and deletes the stored login.`,
+		Args: asUsageErrors(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return logout(cmd.Context(), c, args[0])
+		},
+	}
+}
+
+// onlyBackend returns a configOverride that leaves out all other backends, and a check that the
+// backend exists.
+func onlyBackend(name string) (override configOverride, check func() error) {
+	var names []string
+	override = func(c *config.Config) {
+		for _, b := range c.Backends {
+			names = append(names, b.Name)
+		}
+		c.Backends = slices.DeleteFunc(slices.Clone(c.Backends),
+			func(b config.Backend) bool { return b.Name != name })
+	}
+	return override, func() error {
+		if slices.Contains(names, name) {
+			return nil
+		}
+		hint := "gateway check shows the names"
+		if near, ok := config.Nearest(name, names); ok {
+			hint = "did you mean " + near + "?"
+		}
+		return usageError{fmt.Errorf("there is no backend %q", name), hint}
+	}
+}
+
+// openForLogin opens an app with only one backend, and returns the OAuth client of that backend.
+func openForLogin(c *cli, name string) (*app, *oauthclient.Authorization, error) {
+	override, check := onlyBackend(name)
+	a, err := c.open(runMode{ignoreCache: true}, c.source.quietLog, stdioOnly, override)
+	if err != nil {
+		return nil, nil, err
+	}
+	auth := a.backends.Login(name)
+	err = check()
+	if err == nil && auth == nil {
+		err = whyNoLogin(a, name)
+	}
+	if err != nil {
+		a.close()
+		return nil, nil, err
+	}
+	return a, auth, nil
+}
+
+// whyNoLogin returns the error for a backend without an OAuth client.
+func whyNoLogin(a *app, name string) error {
+	for _, s := range a.backends.Status() {
+		if s.Name == name && s.State == backends.Misconfigured {
+			return fmt.Errorf("backend %s is misconfigured: %w", name, s.Err)
+		}
+		if s.Name == name && s.State == backends.Disabled {
+			return hintedError{fmt.Errorf("backend %s is disabled", name), "set enabled: true"}
+		}
+	}
+	return hintedError{fmt.Errorf("backend %s needs no login", name),
+		"only a backend with a url, and without a header Authorization, can use OAuth"}
+}
+
+// login logs in to a backend, and prints what it offers.
+func login(ctx context.Context, c *cli, name string, noBrowser bool, timeout startTimeout) error {
+	a, auth, err := openForLogin(c, name)
+	if err != nil {
+		return err
+	}
+	o := &oneShot{app: a, stdio: c.stdio, timeout: timeout}
+	if !a.logins.IsPersistent() {
+		a.close()
+		return hintedError{errors.New("a login cannot be stored without a state directory"),
+			"remove state: none from the configuration"}
+	}
+	return a.run(ctx, func(ctx context.Context) error {
+		if err := o.startBackends(ctx); err != nil {
+			return err
+		}
+		status := o.backends.Status()[0]
+		if isHealthy(status) && !auth.WantsLogin() {
+			fmt.Fprintf(o.out, "%s: already logged in; gateway logout %s ends the login\n", name, name)
+			printOffer(o, status)
+			return nil
+		}
+		w := &loginWait{oneShot: o, name: name, auth: auth}
+		if err := w.logIn(ctx, noBrowser); err != nil {
+			return err
+		}
+		return w.printResult(ctx)
+	})
+}
+
+// A loginWait is a login by the command line that is waiting for the browser.
+type loginWait struct {
+	*oneShot
+	name  string
+	auth  *oauthclient.Authorization
+	login *oauthclient.Login
+	done  chan error // receives the outcome once
+}
+
+// redirectPath is the path of the redirect URI on this machine.
+const redirectPath = "/callback"
+
+// logIn begins a login, shows its page, and waits until it is completed or has failed.
+func (w *loginWait) logIn(ctx context.Context, noBrowser bool) error {
+	listener, err := w.listen()
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	redirect := "http://" + listener.Addr().String() + redirectPath
+	w.login, err = w.auth.BeginLogin(ctx, redirect)
+	if err != nil {
+		return fmt.Errorf("backend %s: %w", w.name, err)
+	}
+	w.done = make(chan error, 1)
+	server := &http.Server{Handler: w, ReadHeaderTimeout: 10 * time.Second}
+	go server.Serve(listener)
+	defer func() {
+		ending, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = server.Shutdown(ending) // lets the browser show the outcome
+	}()
+
+	issuer := escapeControls(w.login.Issuer)
+	switch {
+	case noBrowser:
+		fmt.Fprintf(w.err, "Open this page to log in to %s at %s:\n\n%s\n\n"+
+			"Then paste the address of the page that the browser cannot open (%s?...):\n",
+			w.name, issuer, w.login.URL, redirect)
+		go w.readRedirects(ctx)
+	default:
+		fmt.Fprintf(w.err, "Log in to %s at %s in the browser. If no browser opens, open:\n\n%s\n\n",
+			w.name, issuer, w.login.URL)
+		if err := loginpage.Open(w.login.URL); err != nil {
+			fmt.Fprintf(w.err, "gateway: no browser was opened: %s\n", err)
+		}
+	}
+	return w.await(ctx)
+}
+
+// listen listens at the port of the redirect URI: the configured one, or the one with which the
+// gateway is registered, or any.
+func (w *loginWait) listen() (net.Listener, error) {
+	port := w.Config.Backends[0].OAuth.RedirectPort
+	if port != 0 {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return nil, hintedError{fmt.Errorf("redirect_port of backend %s: %w", w.name, err),
+				"end the program that uses the port, or change oauth.redirect_port"}
+		}
+		return l, nil
+	}
+	if u, err := url.Parse(w.auth.RedirectURI()); err == nil && u.Hostname() == "127.0.0.1" {
+		if l, err := net.Listen("tcp", u.Host); err == nil {
+			return l, nil
+		}
+	}
+	return net.Listen("tcp", "127.0.0.1:0")
+}
+
+// await waits for the outcome, and shows that it waits.
+func (w *loginWait) await(ctx context.Context) error {
+	p := progress{w: w.err, terminal: isTerminal(w.err), began: time.Now()}
+	defer p.clear()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-w.done:
+			return err
+		case <-tick.C:
+			if p.due() {
+				p.print(fmt.Sprintf("waiting for the login in the browser (%.0f s; Ctrl-C stops)",
+					time.Since(p.began).Seconds()))
+			}
+		case <-ctx.Done():
+			return errInterrupted
+		}
+	}
+}
+
+// ServeHTTP serves the redirect URI.
+func (w *loginWait) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != redirectPath || r.Method != http.MethodGet {
+		loginpage.Write(rw, http.StatusNotFound, "Not found", "This page is only used by a login.")
+		return
+	}
+	err := w.finish(r.Context(), r.URL.Query())
+	if err != nil {
+		loginpage.Write(rw, http.StatusBadRequest, "The login has failed",
+			w.mask.String(err.Error()), "The terminal shows what to do.")
+		return
+	}
+	loginpage.Write(rw, http.StatusOK, "You are logged in",
+		"The gateway can now use "+w.name+". You can close this page.")
+}
+
+// finish completes the login, unless the redirect belongs to another login.
+func (w *loginWait) finish(ctx context.Context, redirect url.Values) error {
+	err := w.login.Finish(context.WithoutCancel(ctx), redirect)
+	if errors.Is(err, oauthclient.ErrOtherLogin) {
+		return err
+	}
+	select {
+	case w.done <- err:
+	default: // it was completed before
+	}
+	return err
+}
+
+// readRedirects reads pasted redirect URLs until one of them belongs to the login.
+func (w *loginWait) readRedirects(ctx context.Context) {
+	lines := bufio.NewScanner(w.in)
+	for lines.Scan() {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" {
+			continue
+		}
+		redirect, err := parseRedirect(text)
+		if err == nil {
+			err = w.finish(ctx, redirect)
+			if !errors.Is(err, oauthclient.ErrOtherLogin) {
+				return
+			}
+		}
+		fmt.Fprintf(w.err, "gateway: %s; paste the address again:\n",
+			maskedLine(w.mask, err.Error()))
+	}
+}
+
+// parseRedirect returns the parameters of a redirect URL.
+func parseRedirect(text string) (url.Values, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.RawQuery == "" {
+		return nil, errors.New("this is not the address of the redirect, " +
+			"which begins with http://127.0.0.1 and contains code=")
+	}
+	return u.Query(), nil
+}
+
+// printResult waits until the backend is connected, and prints what it offers.
+func (w *loginWait) printResult(ctx context.Context) error {
+	fmt.Fprintf(w.out, "%s: logged in\n", w.name)
+	limit := w.timeout.channel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s := w.backends.Status()[0]
+		if isHealthy(s) {
+			printOffer(w.oneShot, s)
+			return nil
+		}
+		problem := hintedError{fmt.Errorf("backend %s: %s", w.name, w.problemText(s)),
+			"gateway check shows more"}
+		refused, _ := errors.AsType[*oauthclient.LoginError](s.Err)
+		if w.auth.NeedsLogin() != nil || refused != nil && refused.Scopes != nil {
+			return problem
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			return problem
+		case <-ctx.Done():
+			return errInterrupted
+		}
+	}
+}
+
+// printOffer prints what a backend offers.
+func printOffer(o *oneShot, s backends.Status) {
+	fmt.Fprintf(o.out, "%s offers %d tools, %d prompts, %d resources (%s)\n", s.Name,
+		s.Counts[catalog.Tools], s.Counts[catalog.Prompts],
+		s.Counts[catalog.Resources]+s.Counts[catalog.Templates],
+		orDash(maskedLine(o.mask, s.Server)))
+}
+
+// logout revokes and deletes the login at a backend.
+func logout(ctx context.Context, c *cli, name string) error {
+	a, auth, err := openForLogin(c, name)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	revoked, revokeErr, err := auth.Logout(ctx)
+	switch {
+	case errors.Is(err, oauthclient.ErrNoLogin):
+		return fmt.Errorf("backend %s: %w", name, err)
+	case err != nil:
+		return err
+	case revokeErr != nil:
+		return hintedError{
+			fmt.Errorf("the login at %s is deleted here, but was not revoked: %w", name, revokeErr),
+			"revoke it in your account at the server"}
+	case revoked:
+		fmt.Fprintf(c.out, "%s: login revoked and deleted\n", name)
+	default:
+		fmt.Fprintf(c.out, "%s: login deleted; its authorization server cannot revoke it\n", name)
+	}
+	return nil
+}

@@ -1,0 +1,339 @@
+package oauthclient
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options describe an Authorization. Only Name, URL and Store are required.
+type Options struct {
+	Name      string      // of the backend, for errors
+	URL       string      // of the server, http or https
+	Principal string      // whose grant it is; "" = the gateway's
+	TLS       *tls.Config // for all requests; nil = default
+	Store     *Store
+	Log       *slog.Logger // nil = no logging
+	// OnNeedsLogin is called, on the goroutine of a request, when NeedsLogin begins to return a
+	// reason. nil = not called.
+	OnNeedsLogin func(*LoginError)
+	// OnSecret is called with each token and client secret before it is used or stored, so that it
+	// can be masked. nil = not called.
+	OnSecret func(secret string)
+
+	// ClientID and ClientSecret are a client that the user has registered at the authorization
+	// server; "" = none.
+	ClientID, ClientSecret string
+	// ClientMetadataURL is the URL of a client ID metadata document, which is the id of the client
+	// at authorization servers that support such documents; "" = none.
+	ClientMetadataURL string
+	// ClientCredentials selects the grant client_credentials: ClientID and ClientSecret are enough,
+	// and nobody logs in.
+	ClientCredentials bool
+	Scopes            []string // requested instead of those that the server names; nil = those
+	AllowPrivate      bool     // see [guard]
+}
+
+// An Authorization obtains the access tokens for one server on behalf of one principal. All methods
+// may be called concurrently. An Authorization has no goroutines.
+type Authorization struct {
+	Options
+	discoverer
+	key string // in the Store
+
+	refreshing chan struct{} // capacity 1: one refresh at a time
+
+	mu        sync.Mutex
+	grant     *Grant // nil = none
+	version   version
+	checkedAt time.Time // when version was compared with the Store
+	challenge challenge // of the last response that was refused
+	needs     *LoginError
+	changed   chan struct{} // closed and replaced when there is another grant
+}
+
+// New returns an Authorization. It reads nothing and sends nothing. URL must be valid.
+func New(o Options) (*Authorization, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("the url is not that of an HTTP server")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.OnNeedsLogin == nil {
+		o.OnNeedsLogin = func(*LoginError) {}
+	}
+	if o.OnSecret == nil {
+		o.OnSecret = func(string) {}
+	}
+	g := newGuard(u, o.AllowPrivate, o.TLS)
+	return &Authorization{
+		Options: o, key: key(o.Name, o.URL, o.Principal),
+		discoverer: discoverer{server: u, guard: g, http: g.client()},
+		refreshing: make(chan struct{}, 1), changed: make(chan struct{}),
+	}, nil
+}
+
+// A LoginError is the reason that a request was not executed: somebody has to log in first.
+type LoginError struct {
+	Backend string
+	Reason  string   // why; a text without secrets
+	Scopes  []string // the scopes that are missing; nil = all
+}
+
+func (e *LoginError) Error() string {
+	if e.Scopes != nil {
+		return fmt.Sprintf("it needs a login with more rights (%s): gateway login %s", e.Reason,
+			e.Backend)
+	}
+	return fmt.Sprintf("it needs a login (%s): gateway login %s", e.Reason, e.Backend)
+}
+
+func (a *Authorization) loginError(reason string) *LoginError {
+	return &LoginError{Backend: a.Name, Reason: reason}
+}
+
+// NeedsLogin returns the reason that somebody has to log in before a request can succeed; nil = no
+// such reason is known. It does not block.
+func (a *Authorization) NeedsLogin() *LoginError {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.needs
+}
+
+// storeInterval is the longest time for which a change of the Store by another process can remain
+// unnoticed, except by a request that was refused.
+const storeInterval = time.Second
+
+// current returns the grant, nil if there is none. It reads the Store if another Authorization has
+// changed it. It looks for a change at most once in storeInterval, but always if now is set.
+func (a *Authorization) current(now bool) (*Grant, error) {
+	a.mu.Lock()
+	g, known, first := a.grant, a.version, a.checkedAt.IsZero()
+	due := !a.ClientCredentials &&
+		(now || first || time.Since(a.checkedAt) >= storeInterval)
+	if due {
+		a.checkedAt = time.Now()
+	}
+	a.mu.Unlock()
+	if !due {
+		return g, nil
+	}
+	v := a.Store.version(a.key)
+	if !first && v.equal(known) {
+		return g, nil
+	}
+	g, err := a.Store.load(a.key)
+	if err != nil {
+		return nil, err
+	}
+	if id := a.ClientID; g != nil && id != "" && g.Client.ID != id {
+		g = nil // the login of a client that is no longer configured
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.version != known { // another goroutine has read or saved a newer grant
+		return a.grant, nil
+	}
+	a.setLocked(g, v)
+	return g, nil
+}
+
+// setLocked makes g the current grant.
+func (a *Authorization) setLocked(g *Grant, v version) {
+	if g != nil {
+		for _, secret := range []string{
+			g.Secrets.Access, g.Secrets.Refresh, g.Secrets.ClientSecret,
+		} {
+			if secret != "" {
+				a.OnSecret(secret)
+			}
+		}
+	}
+	a.grant, a.version = g, v
+	if g != nil && g.Secrets.Access != "" {
+		a.needs = nil
+	}
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// save makes g the current grant, and stores it, except the token of a client that needs no login.
+// If g cannot be stored, it is used nevertheless.
+func (a *Authorization) save(g *Grant) (err error) {
+	var v version
+	if !a.ClientCredentials {
+		err = a.Store.save(a.key, g)
+		v = a.Store.version(a.key)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.setLocked(g, v)
+	return err
+}
+
+// Token returns the access token for the next request, "" if there is none. A token that expires
+// soon is refreshed first; meanwhile Token blocks. If it cannot be refreshed, Token returns it as
+// long as it is valid, and an error after that, for example a *LoginError.
+func (a *Authorization) Token(ctx context.Context) (string, error) {
+	g, err := a.current(false)
+	switch {
+	case err != nil:
+		return "", err
+	case g == nil:
+		return "", nil
+	case g.fresh(time.Now()) || !a.canRefresh(g):
+		return g.Secrets.Access, nil
+	}
+	refreshed, err := a.refresh(ctx, g.Secrets.Access)
+	switch {
+	case err == nil:
+		return refreshed.Secrets.Access, nil
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case g.expired(time.Now()):
+		return "", a.noteLogin(err)
+	}
+	a.Log.Warn("access token not refreshed; still valid", "err", err)
+	return g.Secrets.Access, nil
+}
+
+// canRefresh reports whether a new token can be obtained without a login.
+func (a *Authorization) canRefresh(g *Grant) bool {
+	return g.Secrets.Refresh != "" || a.ClientCredentials
+}
+
+// errNotOAuth is the error of reauthorize if the server does not use OAuth, as far as can be seen.
+var errNotOAuth = errors.New("the server does not use OAuth")
+
+// Refused is called when the server has refused a request that was sent with token, "" = without,
+// and has not executed it. If there is another token by now, or if one can be obtained without a
+// login, again is true: the request can be sent again with that token. Otherwise err is a
+// *LoginError, or another error, for example of the authorization server. err is nil if the
+// response is not about OAuth: its status is neither 401 nor 403 with the challenge
+// insufficient_scope, or the server does not use OAuth, as far as can be seen. Refused reads only
+// the header of resp. It blocks while it asks the authorization server.
+func (a *Authorization) Refused(ctx context.Context, token string, resp *http.Response) (
+	again bool, err error,
+) {
+	ch := readChallenge(resp)
+	isForbidden := resp.StatusCode == http.StatusForbidden
+	if isForbidden && ch.code != "insufficient_scope" ||
+		!isForbidden && resp.StatusCode != http.StatusUnauthorized {
+		return false, nil
+	}
+	a.mu.Lock()
+	a.challenge = ch
+	a.mu.Unlock()
+	g, err := a.current(true)
+	switch {
+	case err != nil:
+		return false, err
+	case g != nil && g.Secrets.Access != token && !g.expired(time.Now()):
+		return true, nil
+	case isForbidden:
+		err = a.stepUp(ctx, g, token, ch)
+	default:
+		err = a.noteLogin(a.reauthorize(ctx, g, token, ch))
+	}
+	if errors.Is(err, errNotOAuth) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// noteLogin returns err. If err is a *LoginError, NeedsLogin returns it from now on.
+func (a *Authorization) noteLogin(err error) error {
+	if login, is := errors.AsType[*LoginError](err); is {
+		a.mu.Lock()
+		begins := a.needs == nil
+		a.needs = login
+		a.mu.Unlock()
+		if begins {
+			a.OnNeedsLogin(login)
+		}
+	}
+	return err
+}
+
+// reauthorize obtains a token in place of one that was refused with status 401.
+func (a *Authorization) reauthorize(
+	ctx context.Context, g *Grant, token string, ch challenge,
+) error {
+	if g == nil {
+		return a.authorize(ctx, token, ch)
+	}
+	m, err := a.discover(ctx, ch, g.Issuer)
+	switch {
+	case err != nil:
+		a.Log.Debug("authorization server not checked before the refresh", "err", err)
+	case a.ClientCredentials:
+		return a.clientCredentials(ctx, m, a.requestedScopes(m, ch, g), token)
+	case m.server.Issuer != g.Issuer:
+		return a.loginError("the server has changed its authorization server to " +
+			shown(m.server.Issuer))
+	}
+	if !a.canRefresh(g) {
+		return a.loginError("the login has expired")
+	}
+	_, err = a.refresh(ctx, token)
+	return err
+}
+
+// authorize obtains the first token, if that needs no login. The error says otherwise what is
+// needed.
+func (a *Authorization) authorize(ctx context.Context, token string, ch challenge) error {
+	m, err := a.discover(ctx, ch, "")
+	switch {
+	case err != nil:
+		return fmt.Errorf("it needs OAuth: %w", err)
+	case m.assumed && a.isUnconfigured():
+		return errNotOAuth
+	case !a.ClientCredentials:
+		return a.loginError("nobody has logged in yet")
+	}
+	return a.clientCredentials(ctx, m, a.requestedScopes(m, ch, nil), token)
+}
+
+// isUnconfigured reports whether the user has configured nothing about OAuth.
+func (a *Authorization) isUnconfigured() bool {
+	return a.ClientID == "" && a.ClientMetadataURL == "" && a.Scopes == nil
+}
+
+// stepUp obtains a token with the scopes of a challenge insufficient_scope, in addition to those
+// that were granted. With client credentials it asks for them; otherwise somebody has to log in.
+func (a *Authorization) stepUp(ctx context.Context, g *Grant, token string, ch challenge) error {
+	if g == nil {
+		return a.authorize(ctx, token, ch)
+	}
+	wanted := union(g.Scopes, ch.scopes)
+	if isSubset(wanted, g.Scopes) {
+		return fmt.Errorf("the server refuses the granted scopes %q", strings.Join(g.Scopes, " "))
+	}
+	if a.ClientCredentials {
+		m, err := a.discover(ctx, ch, g.Issuer)
+		if err != nil {
+			return err
+		}
+		return a.clientCredentials(ctx, m, wanted, token)
+	}
+	if !slices.Equal(g.Wanted, wanted) {
+		next := *g
+		next.Wanted = wanted
+		if err := a.save(&next); err != nil {
+			a.Log.Warn("login not stored", "err", err)
+		}
+	}
+	login := a.loginError(fmt.Sprintf("missing scopes: %q", strings.Join(ch.scopes, " ")))
+	login.Scopes = ch.scopes
+	return login
+}

@@ -1,0 +1,188 @@
+package oauthclient
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Bounds of a request for metadata, a registration, or a token.
+const (
+	requestTimeout = 10 * time.Second // from the request to the end of the response
+	maxResponse    = 1 << 20          // bytes of the response
+)
+
+// A guard sends the requests for metadata, registrations and tokens. Their URLs come from servers,
+// so the guard sends a request only to a public address over https, with two exceptions: requests
+// to the origin of the backend, which the user has configured, and all requests if allowPrivate is
+// set. The address is checked when the connection is opened, after the name was resolved. If a
+// proxy of the environment is used, only an address in the URL itself can be checked.
+//
+// Redirects are not followed, and a response of more than maxResponse bytes is an error.
+type guard struct {
+	server       string // origin of the backend
+	allowPrivate bool
+	any          http.RoundTripper // connects to any address
+	public       http.RoundTripper // connects only to public addresses, without a proxy
+}
+
+// newGuard returns the guard for the metadata of a server. config may be nil.
+func newGuard(server *url.URL, allowPrivate bool, config *tls.Config) *guard {
+	dialer := &net.Dialer{Timeout: requestTimeout}
+	unchecked := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: config,
+		DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 256 << 10,
+	}
+	checked := unchecked.Clone()
+	checked.Proxy = nil
+	checked.DialContext = (&net.Dialer{Timeout: requestTimeout, Control: checkDial}).DialContext
+	return &guard{server: origin(server), allowPrivate: allowPrivate, any: unchecked,
+		public: checked}
+}
+
+// client returns a client that sends its requests through the guard.
+func (g *guard) client() *http.Client {
+	return &http.Client{
+		Transport: g,
+		Timeout:   requestTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return errors.New("redirects are not followed")
+		},
+	}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	transport, err := g.transport(req)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxResponse}
+	return resp, nil
+}
+
+// transport returns the transport for a request, or the reason that the request is not sent.
+func (g *guard) transport(req *http.Request) (http.RoundTripper, error) {
+	if err := g.check(req.URL); err != nil {
+		return nil, err
+	}
+	if g.isTrusted(req.URL) {
+		return g.any, nil
+	}
+	if proxy, err := http.ProxyFromEnvironment(req); proxy != nil && err == nil {
+		return g.any, nil
+	}
+	return g.public, nil
+}
+
+// isTrusted reports whether requests to a URL may go to any address.
+func (g *guard) isTrusted(u *url.URL) bool { return g.allowPrivate || origin(u) == g.server }
+
+// check returns the reason that a URL must not be used; nil = none can be seen in the URL itself.
+func (g *guard) check(u *url.URL) error {
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return errors.New("the URL is not an http or https URL")
+	case g.isTrusted(u):
+		return nil
+	case u.Scheme != "https":
+		return errors.New("the URL is not https; oauth.allow_private: true permits it")
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	if err == nil && !isPublic(addr) || isLocalName(u.Hostname()) {
+		return errNotPublic
+	}
+	return nil
+}
+
+// errNotPublic is the error of a request to an address that is not public.
+var errNotPublic = errors.New("the URL leads to a private, local or reserved address; " +
+	"oauth.allow_private: true permits it")
+
+// checkDial implements Control of [net.Dialer]: it rejects addresses that are not public.
+func checkDial(_, address string, _ syscall.RawConn) error {
+	addr, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%s is not an address", address)
+	}
+	if !isPublic(addr.Addr()) {
+		return errNotPublic
+	}
+	return nil
+}
+
+// notPublic are the reserved ranges of addresses for which package netip has no method.
+var notPublic = parsePrefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24",
+	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+	"64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
+	"fec0::/10")
+
+func parsePrefixes(texts ...string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+// isPublic reports whether an address belongs to a host on the public internet.
+func isPublic(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() {
+		return false
+	}
+	for _, prefix := range notPublic {
+		if prefix.Contains(addr) {
+			return false
+		}
+	}
+	return true
+}
+
+// isLocalName reports whether a host name always means this machine (RFC 6761 §6.3).
+func isLocalName(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// origin returns the scheme, host and port of a URL in a normal form.
+func origin(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	return u.Scheme + "://" + strings.ToLower(net.JoinHostPort(u.Hostname(), port))
+}
+
+// A boundedBody is the body of a response, of which at most left more bytes can be read.
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+var errTooLong = fmt.Errorf("the response is longer than %d KiB", maxResponse>>10)
+
+// Read implements [io.Reader]. It fails with errTooLong if the body is longer than the bound.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
+	if n > b.left {
+		return 0, errTooLong
+	}
+	b.left -= n
+	return n, err
+}
