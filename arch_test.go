@@ -135,13 +135,16 @@ var allowedTools = map[string][]string{
 	"internal/mcptest/faults/stub": {"internal/mcptest/faults"},
 	"internal/mcptest/gosource":    {},
 	"internal/mcptest/keyringtest": {},
+	"internal/mcptest/oidctest":    {},
 	"internal/mcptest/proctest":    {},
 }
 
 // allowedModules lists the third-party modules and the packages that may import them outside of
 // tests. An empty list: for tests only.
 var allowedModules = map[string][]string{
+	"github.com/coreos/go-oidc":             {},
 	"github.com/fsnotify/fsnotify":          {"internal/reload"},
+	"github.com/go-jose/go-jose":            {},
 	"github.com/go-viper/mapstructure":      {"internal/config"},
 	"github.com/google/go-cmp":              {},
 	"github.com/google/jsonschema-go":       {},
@@ -157,6 +160,7 @@ var allowedModules = map[string][]string{
 	"github.com/spf13/cobra":                         {"cmd/gateway"},
 	"github.com/yosida95/uritemplate":                {"catalog"},
 	"github.com/zalando/go-keyring":                  {"internal/keyring"},
+	"github.com/zitadel/oidc":                        {},
 	"golang.org/x/oauth2":                            {"internal/oauthclient"},
 	"go.yaml.in/yaml": {
 		"internal/config", "internal/config/clientimport", "internal/config/internal/dialect",
@@ -175,12 +179,13 @@ var allowedModules = map[string][]string{
 var allowedTestModules = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {
 		"backends", "gateway", "integration", "internal/httpserver", "internal/mcptest",
-		"internal/protocol",
+		"internal/mcptest/oidctest", "internal/protocol",
 		"internal/transport/httpclient",
 	},
 	"github.com/mark3labs/mcp-go/client": {"integration", "internal/httpserver"},
 	"github.com/mark3labs/mcp-go/server": {"integration", "internal/transport/httpclient"},
 	"github.com/google/jsonschema-go":    {"internal/protocol"},
+	"github.com/zitadel/oidc":            {"internal/mcptest/oidctest"},
 }
 
 // allowedStd lists packages of the standard library that only some packages of the product need. A
@@ -228,7 +233,7 @@ var allowedStd = map[string][]string{
 // own package may.
 var testImports = []string{
 	"internal/mcptest", "internal/mcptest/faults", "internal/mcptest/gosource",
-	"internal/mcptest/keyringtest", "internal/mcptest/proctest",
+	"internal/mcptest/keyringtest", "internal/mcptest/oidctest", "internal/mcptest/proctest",
 }
 
 // extraTestImports are further packages that the tests of a package may import.

@@ -1,0 +1,42 @@
+package oidctest
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// callArguments are the arguments of the tools of a ProtectedServer.
+type callArguments struct {
+	ID   string `json:"id,omitempty"`
+	Text string `json:"text,omitempty"`
+}
+
+// newMCPServer returns the MCP server, which each request with a valid token reaches.
+func (s *ProtectedServer) newMCPServer() *mcp.Server {
+	server := mcp.NewServer(&mcp.Implementation{Name: "protected", Version: "1"}, nil)
+	for _, name := range s.options.Tools {
+		tool := &mcp.Tool{Name: name, Description: "Returns its arguments and the user."}
+		mcp.AddTool(server, tool, func(_ context.Context, r *mcp.CallToolRequest,
+			in callArguments) (*mcp.CallToolResult, any, error) {
+			c := s.execute(name, in.ID, bearer(r.Extra.Header))
+			text, err := json.Marshal(map[string]string{
+				"tool": c.Tool, "id": c.ID, "text": in.Text, "user": c.User,
+			})
+			return &mcp.CallToolResult{
+				Content: []mcp.Content{&mcp.TextContent{Text: string(text)}},
+			}, nil, err
+		})
+	}
+	return server
+}
+
+// execute records a call.
+func (s *ProtectedServer) execute(tool, id, token string) Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := Call{Tool: tool, ID: id, Token: token, User: s.users[token]}
+	s.calls = append(s.calls, c)
+	return c
+}
