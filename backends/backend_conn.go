@@ -58,7 +58,9 @@ func newBackendConn(b *Backend, session string) *backendConn {
 		return bc.calls.removeLocked(q)
 	}
 	if session != "" {
-		bc.log, bc.outputLog = b.log.With("session", session), b.outputLog.With("session", session)
+		attrs := append([]any{"session", session},
+			b.set.sessions.principal(session).LogAttrs()...)
+		bc.log, bc.outputLog = b.log.With(attrs...), b.outputLog.With(attrs...)
 	}
 	return bc
 }

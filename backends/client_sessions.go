@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mcpgateway/backends/internal/lockrank"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -24,14 +25,18 @@ type clientRecord struct {
 	// lowest level of log messages that the client wants; "" = not set
 	level string
 	order int // position in the order in which sessions were opened
+
+	principal *principal.Principal // nil = without authentication
 }
 
 var emptyObject = []byte("{}")
 
 // OpenSession makes a session known, with the capabilities that its client has declared; anything
 // but a JSON object counts as {}. If modern is set, the session stands for modern clients, which
-// have no sessions.
-func (s *Set) OpenSession(id string, capabilities []byte, modern bool) {
+// have no sessions. p is the principal of the client.
+func (s *Set) OpenSession(
+	id string, p *principal.Principal, capabilities []byte, modern bool,
+) {
 	if !wire.IsObject(capabilities) {
 		capabilities = emptyObject
 	}
@@ -44,7 +49,7 @@ func (s *Set) OpenSession(id string, capabilities []byte, modern bool) {
 	s.sessions.byID[id] = &clientRecord{
 		capabilities:       capabilities,
 		modernCapabilities: protocol.ClientCapabilitiesToModern(capabilities),
-		modern:             modern, order: s.sessions.opened,
+		modern:             modern, order: s.sessions.opened, principal: p,
 	}
 }
 
@@ -72,6 +77,16 @@ func (cs *clientSessions) isClient(id string) bool {
 	defer cs.mu.Unlock()
 	one := cs.byID[id]
 	return one != nil && !one.modern
+}
+
+// principal returns the principal of a session; nil = unknown session or no authentication.
+func (cs *clientSessions) principal(id string) *principal.Principal {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if one := cs.byID[id]; one != nil {
+		return one.principal
+	}
+	return nil
 }
 
 func (cs *clientSessions) isOpen(id string) bool {

@@ -39,6 +39,11 @@ type harness struct {
 	start      time.Time
 }
 
+// OpenSession opens a session without authentication.
+func (h *harness) OpenSession(id string, capabilities []byte, modern bool) {
+	h.Set.OpenSession(id, nil, capabilities, modern)
+}
+
 // legacyBackends returns the configuration of legacy backends with these names. Tests of the modern
 // generation, and of the probe, change the configuration.
 func legacyBackends(names ...string) []config.Backend {

@@ -112,7 +112,7 @@ func (s *sessionServer) serve(t *testing.T, sharing string) *Set {
 		Transport: "auto", Sharing: config.Sharing(sharing),
 	})
 	t.Cleanup(end)
-	set.OpenSession("one", []byte("{}"), false)
+	set.OpenSession("one", nil, []byte("{}"), false)
 	return set
 }
 

@@ -17,7 +17,7 @@ import (
 func TestSessionConnectionOpenedDuringDrain(t *testing.T) {
 	one := config.Backend{Name: "a", URL: "http://a", Generation: "legacy", Enabled: true}
 	s := New(Options{Backends: []config.Backend{one}, Log: slog.New(slog.DiscardHandler)})
-	s.OpenSession("one", nil, false)
+	s.OpenSession("one", nil, nil, false)
 	b := s.current().byName["a"]
 	b.shared.put("one", []string{"x:y"}, false)
 	b.perSession.draining = true // as in the first step of drain

@@ -49,7 +49,7 @@ func TestConfigurationDoc(t *testing.T) {
 		if !isDefault(f, strings.Trim(row.value, "`")) && row.value != "required" {
 			t.Errorf("docs/configuration.md: the default of %s is %s, want %v", key, row.value, f)
 		}
-		if strings.HasPrefix(key, "backends[].") || strings.HasPrefix(key, "defaults.") {
+		if strings.HasPrefix(key, "backends[].") || strings.HasPrefix(key, "auth.tokens[].") || strings.HasPrefix(key, "defaults.") {
 			continue
 		}
 		if live := !needsRestart(key); strings.HasPrefix(row.reload, "live") != live {
@@ -87,6 +87,9 @@ func settableFields(t *testing.T) map[string]reflect.Value {
 			fields["defaults."+key] = f
 		}
 	}
+	for key, f := range leaves(reflect.ValueOf(config.Token{}), "") {
+		fields["auth.tokens[]."+key] = f
+	}
 	if n := len(fields); n < 50 {
 		t.Fatalf("only %d keys", n)
 	}
@@ -99,7 +102,8 @@ func leaves(s reflect.Value, prefix string) map[string]reflect.Value {
 	for i := range s.NumField() {
 		switch key := s.Type().Field(i).Tag.Get("koanf"); {
 		case key == "-":
-		case s.Field(i).Kind() == reflect.Struct:
+		case s.Field(i).Kind() == reflect.Struct &&
+			s.Field(i).Type() != reflect.TypeFor[time.Time]():
 			maps.Copy(all, leaves(s.Field(i), prefix+key+"."))
 		default:
 			all[prefix+key] = s.Field(i)
@@ -118,6 +122,10 @@ func typeName(t reflect.Type) string {
 		return "integer"
 	case t.Kind() == reflect.Bool:
 		return "boolean"
+	case t == reflect.TypeFor[[]config.Token]():
+		return "list of tokens"
+	case t == reflect.TypeFor[time.Time]():
+		return "time"
 	case t.Kind() == reflect.Slice:
 		return "list of strings"
 	case t.Kind() == reflect.Map:
@@ -148,7 +156,7 @@ func isDefault(f reflect.Value, text string) bool {
 		isEmpty := f.String() == "" && (text == `""` || text == "auto")
 		return isEmpty || text == f.String() || f.String() == "x" // x: see settableFields
 	}
-	return text == "none" && f.Len() == 0
+	return text == "none" && (f.Kind() == reflect.Struct || f.Len() == 0)
 }
 
 // needsRestart reports whether a change of the key from one value to another needs a restart.
@@ -165,6 +173,10 @@ func changed(f reflect.Value, n int64) {
 	case reflect.String:
 		f.SetString(strconv.FormatInt(n, 10))
 	case reflect.Slice:
+		if f.Type() == reflect.TypeFor[[]config.Token]() {
+			f.Set(reflect.ValueOf([]config.Token{{Text: strconv.FormatInt(n, 10)}}))
+			return
+		}
 		f.Set(reflect.ValueOf([]string{strconv.FormatInt(n, 10)}))
 	default:
 		f.SetInt(n)

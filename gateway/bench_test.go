@@ -83,7 +83,7 @@ func newBenchGateway(tb testing.TB, backends int, answer string) *benchGateway {
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			_ = g.Serve(context.Background(), "", "", ours)
+			_ = g.Serve(context.Background(), "", nil, ours)
 		}()
 		tb.Cleanup(func() {
 			theirs.Close()

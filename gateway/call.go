@@ -10,6 +10,7 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -18,8 +19,8 @@ import (
 // A CallInfo describes a client's call for Observers, which must not retain it.
 type CallInfo struct {
 	Session   string
-	Client    string // name/version
-	Principal string // authenticated identity; "" if there is no authentication
+	Client    string               // name/version
+	Principal *principal.Principal // nil if there is no authentication
 	ID        wire.ID
 	Method    string
 	Name      string // as in the request: name of a tool or prompt, URI, or task id

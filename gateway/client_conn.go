@@ -10,6 +10,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -18,11 +19,11 @@ import (
 // [openRequest], which is a connection with a single request.
 type clientConn struct {
 	g          *Gateway
-	id         string      // session id, for logs and audit records
-	principal  string      // authenticated identity of the client; "" if there is no authentication
-	work       *workGroup  // goroutines that serve requests
-	stopped    atomic.Bool // the gateway is shutting down
-	backlogged func() bool // reports whether much unsent data is queued for the client
+	id         string               // session id, for logs and audit records
+	principal  *principal.Principal // nil if there is no authentication
+	work       *workGroup           // goroutines that serve requests
+	stopped    atomic.Bool          // the gateway is shutting down
+	backlogged func() bool          // reports whether much unsent data is queued for the client
 
 	clients retainedClients // used by the reading goroutine only
 
@@ -32,7 +33,9 @@ type clientConn struct {
 
 // log returns the connection's logger. The logger is created on demand, because most connections
 // log little.
-func (cc *clientConn) log() *slog.Logger { return cc.g.Log.With("session", cc.id) }
+func (cc *clientConn) log() *slog.Logger {
+	return cc.g.Log.With("session", cc.id).With(cc.principal.LogAttrs()...)
+}
 
 // isBacklogged reports whether so much unsent data is queued for the client that notifications must
 // be delayed or dropped. If every notification were queued, a backend that sends faster than the
@@ -93,12 +96,12 @@ type retainedClients []*statelessClient
 // acquire returns the stateless client to which a request on the connection belongs. If the table
 // of clients is full, it releases some of the retained clients. It returns the error of
 // statelessClients.acquire if no client can be evicted or the gateway is shutting down.
-func (all *retainedClients) acquire(g *Gateway, principal string,
+func (all *retainedClients) acquire(g *Gateway, p *principal.Principal,
 	meta protocol.ClientMeta) (*statelessClient, error) {
-	client, err := g.statelessClients.acquire(g, principal, meta)
+	client, err := g.statelessClients.acquire(g, p, meta)
 	for errors.Is(err, errTooManyClients) && len(*all) > 0 {
 		all.release(0)
-		client, err = g.statelessClients.acquire(g, principal, meta)
+		client, err = g.statelessClients.acquire(g, p, meta)
 	}
 	if err != nil {
 		return nil, err

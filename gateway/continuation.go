@@ -35,7 +35,7 @@ func (c *statelessCall) continueCall() bool {
 		return true // the backend may interpret the responses without a requestState
 	}
 	t, err := c.g.sealer.Open(state)
-	if err == nil && (t.Principal != c.client.principal || !bytes.Equal(t.Call, c.digest())) {
+	if err == nil && (t.Principal != c.client.principal.Key() || !bytes.Equal(t.Call, c.digest())) {
 		err = mrtr.ErrOtherCall
 	}
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *statelessCall) digest() []byte { return mrtr.Digest(c.Method, c.Name, c
 // sealTicket returns a sealed ticket for the call.
 func (c *statelessCall) sealTicket(kind, text string, ttl time.Duration) string {
 	t := mrtr.Ticket{
-		Kind: kind, Principal: c.client.principal, Backend: c.Route.Backend,
+		Kind: kind, Principal: c.client.principal.Key(), Backend: c.Route.Backend,
 		Call: c.digest(), Until: time.Now().Add(ttl), Text: text,
 	}
 	if c.backendCall != nil {

@@ -120,7 +120,7 @@ func startedError(err error) error {
 func (c *clientCall) clientText(err error) string {
 	text := err.Error()
 	exit, ended := errors.AsType[*child.ExitError](err)
-	if !ended || exit.Stderr == "" || c.Principal == "" ||
+	if !ended || exit.Stderr == "" || c.Principal.IsOnly() ||
 		!c.g.Backends.SharesProcess(c.Route.Backend, c.backendSession) {
 		return text
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"mcpgateway/gateway/internal/mrtr"
-	"mcpgateway/internal/quota"
+	"mcpgateway/internal/principal"
 )
 
 // FillUsedTickets fills the table of used tickets with entries that expire within the given time.
@@ -20,7 +20,7 @@ func (g *Gateway) FillUsedTickets(within time.Duration) {
 
 // FillTaskListeners uses up the limit of task listeners, except for the given number.
 func (g *Gateway) FillTaskListeners(but int) {
-	for quota.AcquireShare(&g.taskListeners, "", maxTaskListeners) {
+	for (*principal.Principal)(nil).AcquireShare(&g.taskListeners, maxTaskListeners) {
 	}
 	for range but {
 		g.taskListeners.Release("")

@@ -64,6 +64,7 @@ import (
 	"time"
 
 	"mcpgateway/gateway/internal/mrtr"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/quota"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -88,10 +89,10 @@ type Backends interface {
 	// Otherwise, or if no reason is known, the error is nil.
 	WhyUnavailable(name string) (backend string, err error)
 
-	// OpenSession registers a session before anything is sent for it. Capabilities are the
-	// client's, as JSON; per-session connections declare exactly these. Modern marks a session
-	// that represents a stateless client.
-	OpenSession(session string, capabilities []byte, modern bool)
+	// OpenSession registers a session before anything is sent for it. p is the principal of the
+	// client, nil without authentication. Capabilities are the client's, as JSON; per-session
+	// connections declare exactly these. Modern marks a session that represents a stateless client.
+	OpenSession(session string, p *principal.Principal, capabilities []byte, modern bool)
 	// CloseSession removes a session and closes its per-session connections. It must be called
 	// only when all calls of the session have ended.
 	CloseSession(session string)
@@ -221,10 +222,12 @@ func (g *Gateway) EndGracePeriods() bool {
 // or if ctx was done. Serve returns an error if conn failed otherwise. If the id is in use, Serve
 // closes conn and returns an error.
 //
-// The id must be unique; if it is "", Serve generates an id. Principal is the authenticated
+// The id must be unique; if it is "", Serve generates an id. p is the authenticated
 // identity of the client; tickets and tasks of one principal are not valid for another.
-func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transport.Conn) error {
-	s := newSession(g, id, principal)
+func (g *Gateway) Serve(
+	ctx context.Context, id string, p *principal.Principal, conn transport.Conn,
+) error {
+	s := newSession(g, id, p)
 	s.peer = peer.New(conn, s, s.peerOptions())
 	s.backlogged = s.peer.Backlogged
 	if !g.sessions.add(s) {
@@ -254,8 +257,8 @@ func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transpor
 // messages to [Session.Receive]. The caller must call [Session.Closed] after writer was closed by
 // the session or by the caller. If the id is in use, Open closes writer and returns a session that
 // is not registered.
-func (g *Gateway) Open(id, principal string, writer transport.Writer) *Session {
-	s := newSession(g, id, principal)
+func (g *Gateway) Open(id string, p *principal.Principal, writer transport.Writer) *Session {
+	s := newSession(g, id, p)
 	s.peer = peer.NewPush(writer, s, s.peerOptions())
 	s.backlogged = s.peer.Backlogged
 	if !g.sessions.add(s) {
@@ -267,12 +270,14 @@ func (g *Gateway) Open(id, principal string, writer transport.Writer) *Session {
 
 // RecordRejected audits a request that was rejected before a session received it. Session is the
 // id of the session to which the request belongs, or its log id; "" = none.
-func (g *Gateway) RecordRejected(session, principal string, m wire.Message, err *wire.Error) {
+func (g *Gateway) RecordRejected(
+	session string, p *principal.Principal, m wire.Message, err *wire.Error,
+) {
 	if s := g.sessions.get(session); s != nil {
 		s.recordRejected(m, err)
 		return
 	}
-	g.Observers.record(session, "", principal, m, errorOutcome(Rejected, err))
+	g.Observers.record(session, "", p, m, errorOutcome(Rejected, err))
 }
 
 // coalesce is the time in which catalog changes are collected into one notification.

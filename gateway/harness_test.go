@@ -114,7 +114,7 @@ func TestConversations(t *testing.T) {
 	mcptest.RunConversations(t, "testdata", func(t *testing.T, s mcptest.GatewaySetup) serve {
 		g := newGateway(t, readSettings(t, s.Config), s.Backends, s.Dial, s.Log, s.Audit)
 		return func(ctx context.Context, conn transport.Conn) error {
-			return g.Serve(ctx, "", "", conn)
+			return g.Serve(ctx, "", nil, conn)
 		}
 	})
 }
@@ -211,7 +211,7 @@ func (h *harness) nextProcess(name string) *mcptest.Peer {
 func (h *harness) connectClient() (p *mcptest.Peer, served chan error) {
 	conn, p := mcptest.NewPeer(h.t, "client")
 	served = make(chan error, 1)
-	go func() { served <- h.gateway.Serve(context.Background(), "", "", conn) }()
+	go func() { served <- h.gateway.Serve(context.Background(), "", nil, conn) }()
 	return p, served
 }
 

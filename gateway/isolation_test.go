@@ -248,7 +248,7 @@ func runIsolation(t *testing.T, seed uint64) {
 	for _, letter := range clientLetters {
 		near, far := transport.Pipe()
 		p := player(string(letter))
-		go func() { _ = g.Serve(context.Background(), string(letter)+"-session", "", near) }()
+		go func() { _ = g.Serve(context.Background(), string(letter)+"-session", nil, near) }()
 		p.run(markChecker{far, p}, peer.Options{})
 		if _, err := p.Call(t.Context(), "initialize",
 			[]byte(

@@ -335,7 +335,7 @@ func TestRecordRejected_IsAudited(t *testing.T) {
 		client.Initialize("2025-11-25")
 		h.nextProcess("gh").ServeStartup("one")
 		m, _ := wire.Parse([]byte(toolsCall("7", "one")))
-		h.gateway.RecordRejected("", "p", m, wire.Errorf(wire.CodeInvalidRequest, "no"))
+		h.gateway.RecordRejected("", named("p"), m, wire.Errorf(wire.CodeInvalidRequest, "no"))
 		records := h.auditRecords()
 		if len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") ||
 			!strings.Contains(records[0], "tool=one") || !strings.Contains(records[0], "id=7") ||

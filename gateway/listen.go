@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/internal/quota"
-
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -82,7 +80,7 @@ func (cc *clientConn) openListen(client *statelessClient, r *peer.Request) {
 	}
 	l.ctx, l.cancel = context.WithCancel(cc.work.ctx)
 	if len(client.listens.list()) >= maxListensPerClient ||
-		!quota.AcquireShare(&cc.g.listens, client.principal, maxListens) {
+		!client.principal.AcquireShare(&cc.g.listens, maxListens) {
 		l.cancel()
 		cc.failModern(r, wire.Errorf(wire.CodeInternalError,
 			"Too many subscriptions are open; wait until some have ended"))
@@ -345,7 +343,7 @@ func (l *listenRequest) end() {
 	l.cancel()
 	l.conn.listens.remove(l)
 	l.client.listens.remove(l)
-	l.g.listens.Release(l.client.principal)
+	l.g.listens.Release(l.client.principal.Key())
 	for uri, backend := range l.uris { // after the end, no other goroutine uses l.uris
 		l.client.unsubscribeIfUnused(backend, uri)
 	}

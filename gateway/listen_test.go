@@ -147,7 +147,7 @@ func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 		conn, client := mcptest.NewPeer(t, "client")
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
-		go func() { served <- h.gateway.Serve(ctx, "", "", conn) }()
+		go func() { served <- h.gateway.Serve(ctx, "", nil, conn) }()
 		client.Send(modernRequest("0", "prompts/list", "", `{}`))
 		gh := startWithResource(t, h, "gh")
 		client.NextMessage()
@@ -328,9 +328,9 @@ func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 func TestListen_PerPrincipalLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{inFlight: 20_000}, "gh")
-		connect := func(principal string) *mcptest.Peer {
-			conn, client := mcptest.NewPeer(t, principal)
-			go func() { _ = h.gateway.Serve(t.Context(), "", principal, conn) }()
+		connect := func(name string) *mcptest.Peer {
+			conn, client := mcptest.NewPeer(t, name)
+			go func() { _ = h.gateway.Serve(t.Context(), "", named(name), conn) }()
 			return client
 		}
 		many, again, alone := connect("crowd"), connect("crowd"), connect("alone")

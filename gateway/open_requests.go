@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -20,10 +21,10 @@ type openRequest struct {
 // ServeRequest serves the modern request m, whose notifications and response are written to out. It
 // does not block. The function cancel cancels the request, for example because the client has
 // disconnected; it may be called at any time after ServeRequest has returned. id is the session id
-// in logs and audit records, principal the authenticated identity of the client.
-func (g *Gateway) ServeRequest(id, principal string, m wire.Message,
+// in logs and audit records, p the authenticated identity of the client.
+func (g *Gateway) ServeRequest(id string, p *principal.Principal, m wire.Message,
 	out transport.Writer) (cancel func()) {
-	o := &openRequest{out: out, clientConn: clientConn{g: g, id: id, principal: principal,
+	o := &openRequest{out: out, clientConn: clientConn{g: g, id: id, principal: p,
 		work: g.requestWork, backlogged: func() bool { return false }}}
 	if out, ok := out.(interface{ Backlogged() bool }); ok {
 		o.backlogged = out.Backlogged

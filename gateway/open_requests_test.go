@@ -39,7 +39,7 @@ func (h *harness) serveRequest(request string) (e exchange, cancel func()) {
 		h.t.Fatal(err)
 	}
 	e = make(exchange, 10)
-	return e, h.gateway.ServeRequest("log-id", "", m, e)
+	return e, h.gateway.ServeRequest("log-id", nil, m, e)
 }
 
 // openRequests starts a gateway with a backend that has the tool slow.
@@ -171,7 +171,7 @@ func TestServeRequest_Panic(t *testing.T) {
 					t.Error("the panic is lost")
 				}
 			}()
-			h.gateway.ServeRequest("log-id", "", m, nil)
+			h.gateway.ServeRequest("log-id", nil, m, nil)
 		}()
 		began := time.Now()
 		h.gateway.ShutDownRequests()

@@ -10,6 +10,7 @@ import (
 
 	"mcpgateway/gateway"
 	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -18,13 +19,13 @@ import (
 // does, until conn is closed. Then it closes the returned channel, and the caller must call
 // Closed.
 func (h *harness) openSession(conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
-	return h.openSessionFor("", conn)
+	return h.openSessionFor(nil, conn)
 }
 
 // openSessionFor begins a session for a named principal, as openSession does.
-func (h *harness) openSessionFor(principal string,
+func (h *harness) openSessionFor(p *principal.Principal,
 	conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
-	s, closed = h.gateway.Open("", principal, conn), make(chan struct{})
+	s, closed = h.gateway.Open("", p, conn), make(chan struct{})
 	go func() {
 		defer close(closed)
 		for m, _, err := conn.Read(); err == nil; m, _, err = conn.Read() {
@@ -34,18 +35,26 @@ func (h *harness) openSessionFor(principal string,
 	return s, closed
 }
 
+// named returns the principal of a token with this name; nil if the name is "".
+func named(name string) *principal.Principal {
+	if name == "" {
+		return nil
+	}
+	return principal.FromToken(principal.TokenIdentity{Name: name})
+}
+
 // sessionInCall opens a session with a call in flight and also returns the backend.
 func (h *harness) sessionInCall() (conn transport.Conn, client, gh *mcptest.Peer,
 	s *gateway.Session, closed chan struct{}) {
-	return h.sessionInCallFor("")
+	return h.sessionInCallFor(nil)
 }
 
 // sessionInCallFor opens a session with a call in flight for a named principal, as sessionInCall
 // does.
-func (h *harness) sessionInCallFor(principal string) (conn transport.Conn, client, gh *mcptest.Peer,
-	s *gateway.Session, closed chan struct{}) {
+func (h *harness) sessionInCallFor(p *principal.Principal) (conn transport.Conn,
+	client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
 	conn, client = mcptest.NewPeer(h.t, "client")
-	s, closed = h.openSessionFor(principal, conn)
+	s, closed = h.openSessionFor(p, conn)
 	client.Initialize("2025-06-18", `{"roots":{}}`)
 	gh = h.nextProcess("gh")
 	gh.ServeStartup("slow")
@@ -160,7 +169,7 @@ func TestSharedProcessStderrIsHiddenFromPrincipals(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHarness(t, settings{}, "gh")
-			conn, client, gh, s, closed := h.sessionInCallFor(principal)
+			conn, client, gh, s, closed := h.sessionInCallFor(named(principal))
 			gh.WantRequest("tools/call")
 			gh.Exit("exit 1", "of another call")
 			if failure := wire.ReadError(
@@ -180,7 +189,7 @@ func TestPrincipalIsAudited(t *testing.T) {
 	for _, principal := range []string{"2", ""} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHarness(t, settings{singleClient: true}, "gh")
-			conn, client, gh, s, closed := h.sessionInCallFor(principal)
+			conn, client, gh, s, closed := h.sessionInCallFor(named(principal))
 			gh.SendResult(gh.WantRequest("tools/call").ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 			conn.Close()

@@ -5,6 +5,7 @@ import (
 
 	"mcpgateway/internal/audit"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -94,7 +95,9 @@ func rejection(r *peer.Request, err *wire.Error) Outcome {
 
 // record notifies the observers of a request that did not become a call. If the request names its
 // client, this name replaces client.
-func (all Observers) record(session, client, principal string, m wire.Message, o Outcome) {
+func (all Observers) record(
+	session, client string, p *principal.Principal, m wire.Message, o Outcome,
+) {
 	if !observed(m.Method()) {
 		return
 	}
@@ -106,7 +109,7 @@ func (all Observers) record(session, client, principal string, m wire.Message, o
 		name = stringAt(m, "params", "uri")
 	}
 	c := CallInfo{
-		Session: session, Client: client, Principal: principal, ID: m.ID(), Method: m.Method(),
+		Session: session, Client: client, Principal: p, ID: m.ID(), Method: m.Method(),
 		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
 	}
 	all.begin(&c)
@@ -131,7 +134,7 @@ func (journalObserver) Begin(*CallInfo) {}
 func (j journalObserver) End(c *CallInfo, o Outcome) {
 	r := audit.Record{
 		Time:    c.Started.Add(o.Queued + o.Dur),
-		Session: c.Session, Client: c.Client, Principal: c.Principal,
+		Session: c.Session, Client: c.Client, Principal: c.Principal.Name(),
 		ID: string(c.ID), BackendID: string(c.BackendID),
 		Tool: truncate(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Original,
 		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Started: c.Started, Queued: o.Queued,

@@ -203,7 +203,7 @@ func TestSessionIDIsUnique(t *testing.T) {
 		serve := func() (*mcptest.Peer, chan error) {
 			conn, p := mcptest.NewPeer(t, "client")
 			served := make(chan error, 1)
-			go func() { served <- h.gateway.Serve(context.Background(), "mine", "", conn) }()
+			go func() { served <- h.gateway.Serve(context.Background(), "mine", nil, conn) }()
 			synctest.Wait()
 			return p, served
 		}

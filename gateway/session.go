@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -32,11 +33,11 @@ type Session struct {
 }
 
 // newSession returns a session without a peer.
-func newSession(g *Gateway, id, principal string) *Session {
+func newSession(g *Gateway, id string, p *principal.Principal) *Session {
 	if id == "" {
 		id = newID()
 	}
-	return &Session{clientConn: clientConn{g: g, id: id, principal: principal,
+	return &Session{clientConn: clientConn{g: g, id: id, principal: p,
 		work: newWorkGroup()}}
 }
 

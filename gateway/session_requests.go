@@ -140,14 +140,10 @@ func (s *Session) initialize(r *peer.Request) {
 		clientCaps: caps,
 	}
 	s.lifecycle.negotiate(caller)
-	attrs := []any{"client", caller.Name, "revision", caller.Revision.Date,
-		"asked", truncate(requested)}
-	if s.principal != "" {
-		attrs = append(attrs, "principal", s.principal)
-	}
-	s.log().Info("client connected", attrs...)
+	s.log().Info("client connected", "client", caller.Name, "revision", caller.Revision.Date,
+		"asked", truncate(requested))
 
-	s.g.Backends.OpenSession(s.id, caps, false)
+	s.g.Backends.OpenSession(s.id, s.principal, caps, false)
 	s.opened, s.openedAt = true, time.Now()
 	view := s.g.Backends.Start()
 	offered := legacyCaps(view)

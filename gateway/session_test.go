@@ -104,7 +104,7 @@ func TestCallToBackendThatFailedToStart(t *testing.T) {
 		}
 		g := newGateway(t, settings{stateDir: state}, []string{"gh"}, fails, logger, auditor)
 		conn, client := mcptest.NewPeer(t, "client")
-		go g.Serve(t.Context(), "", "", conn)
+		go g.Serve(t.Context(), "", nil, conn)
 		client.Initialize("2025-06-18")
 		listTools(t, client)
 		time.Sleep(100 * time.Millisecond) // the backend has failed to start

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/quota"
 
 	"mcpgateway/internal/contract"
@@ -23,7 +24,7 @@ import (
 type statelessClient struct {
 	g         *Gateway
 	id        string // session id at the backends
-	principal string
+	principal *principal.Principal
 	meta      protocol.ClientMeta
 	name      string // name/version
 	key       [sha256.Size]byte
@@ -61,7 +62,7 @@ type statelessClients struct {
 	mu      sync.Mutex
 	byKey   map[[sha256.Size]byte]*statelessClient
 	byID    map[string]*statelessClient
-	counter quota.Counter[string] // by principal
+	counter quota.Counter[string] // by key of the principal
 	closed  bool                  // the gateway is shutting down
 }
 
@@ -74,9 +75,9 @@ var errTooManyClients = errors.New("too many different clients at once; " +
 // limit it evicts an idle client (at the limit of a principal, an idle client of this principal) to
 // create a new client, or returns errTooManyClients if there is none. After close it
 // returns errGatewayEnding for a new client.
-func (table *statelessClients) acquire(g *Gateway, principal string,
+func (table *statelessClients) acquire(g *Gateway, p *principal.Principal,
 	meta protocol.ClientMeta) (*statelessClient, error) {
-	key := sha256.Sum256(wire.Encode([]string{principal, meta.Revision, string(meta.Capabilities),
+	key := sha256.Sum256(wire.Encode([]string{p.Key(), meta.Revision, string(meta.Capabilities),
 		string(meta.ClientInfo), meta.LogLevel}))
 	var evicted *statelessClient
 	defer func() { evicted.close() }() // after mu is released
@@ -90,12 +91,14 @@ func (table *statelessClients) acquire(g *Gateway, principal string,
 		}
 		return client, nil
 	}
-	principalToEvict, full := "", len(table.byKey) >= g.MaxStatelessClients
-	if table.counter.Of(principal) >= quota.Share(principal, g.MaxStatelessClients) {
-		principalToEvict, full = principal, true
+	full, ofAny := len(table.byKey) >= g.MaxStatelessClients, true
+	if table.counter.Of(p.Key()) >= p.Share(g.MaxStatelessClients) {
+		full, ofAny = true, false
 	}
 	if full {
-		if evicted = table.evictLocked(principalToEvict); evicted == nil {
+		if evicted = table.evictLocked(func(client *statelessClient) bool {
+			return ofAny || client.principal.Is(p)
+		}); evicted == nil {
 			return nil, errTooManyClients
 		}
 	}
@@ -104,7 +107,7 @@ func (table *statelessClients) acquire(g *Gateway, principal string,
 	}
 	meta.Capabilities = slices.Clone(meta.Capabilities)
 	meta.ClientInfo = slices.Clone(meta.ClientInfo)
-	client := &statelessClient{g: g, id: newID(), principal: principal, meta: meta,
+	client := &statelessClient{g: g, id: newID(), principal: p, meta: meta,
 		name: clientInfoName(meta.ClientInfo), key: key,
 		subscribing: make(chan struct{}, 1), refs: 1}
 	if table.byKey == nil {
@@ -112,19 +115,21 @@ func (table *statelessClients) acquire(g *Gateway, principal string,
 		table.byID = make(map[string]*statelessClient)
 	}
 	table.byKey[key], table.byID[client.id] = client, client
-	table.counter.Acquire(principal, math.MaxInt, math.MaxInt)
-	g.Backends.OpenSession(client.id, meta.Capabilities, true)
+	table.counter.Acquire(p.Key(), math.MaxInt, math.MaxInt)
+	g.Backends.OpenSession(client.id, p, meta.Capabilities, true)
 	if meta.LogLevel != "" {
 		g.Backends.SetLevel(client.id, meta.LogLevel, func() {})
 	}
 	return client, nil
 }
 
-// evictLocked removes and returns an idle client, of the given principal unless principal is "".
-// The caller must close the client. The result is nil if no client is idle.
-func (table *statelessClients) evictLocked(principal string) *statelessClient {
+// evictLocked removes and returns an idle client for which mayEvict returns true. The caller must
+// close the client. The result is nil if there is no such client.
+func (table *statelessClients) evictLocked(
+	mayEvict func(*statelessClient) bool,
+) *statelessClient {
 	for _, client := range table.byKey {
-		if client.refs == 0 && (principal == "" || client.principal == principal) {
+		if client.refs == 0 && mayEvict(client) {
 			table.removeLocked(client)
 			return client
 		}
@@ -139,7 +144,7 @@ func (table *statelessClients) removeLocked(client *statelessClient) {
 	}
 	delete(table.byKey, client.key)
 	delete(table.byID, client.id)
-	table.counter.Release(client.principal)
+	table.counter.Release(client.principal.Key())
 }
 
 // close closes the per-session connections of a removed client. A nil client is ignored.

@@ -162,7 +162,7 @@ func TestStateless_PerPrincipalLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, settings{inFlight: 20_000}, "gh")
 		conn, many := mcptest.NewPeer(t, "crowd")
-		go func() { _ = h.gateway.Serve(t.Context(), "", "crowd", conn) }()
+		go func() { _ = h.gateway.Serve(t.Context(), "", named("crowd"), conn) }()
 		send := func(p *mcptest.Peer, n int) { // a call waiting for its backend to start
 			p.Send(withClientVersion(n, modernRequest(fmt.Sprint(n), "tools/call", `"name":"ask",`,
 				`{}`)))
@@ -177,7 +177,7 @@ func TestStateless_PerPrincipalLimit(t *testing.T) {
 			t.Errorf("the next client got %s", m.Raw())
 		}
 		other, alone := mcptest.NewPeer(t, "alone")
-		go func() { _ = h.gateway.Serve(t.Context(), "", "alone", other) }()
+		go func() { _ = h.gateway.Serve(t.Context(), "", named("alone"), other) }()
 		send(alone, 1)
 		alone.WantNothing()
 		many.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)

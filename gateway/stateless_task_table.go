@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/quota"
 
 	"mcpgateway/internal/contract"
@@ -25,7 +26,7 @@ type statelessTask struct {
 	scopedID  // backend, and the backend's id
 	g         *Gateway
 	id        string // client's id
-	principal string
+	principal *principal.Principal
 	modern    bool             // the backend is modern
 	client    *statelessClient // creator; retained if the backend is legacy
 	created   time.Time
@@ -58,21 +59,21 @@ type statelessTasks struct {
 	byID        map[string]*statelessTask
 	byBackendID map[scopedID][]*statelessTask // several connections may issue the same id
 	all         []*statelessTask              // the oldest first
-	counter     quota.Counter[string]         // by principal: tasks and reserved slots
+	counter     quota.Counter[string]         // by key of the principal: tasks and reserved slots
 }
 
 // reserve reserves a slot for a task of a principal. At the limit of the principal it evicts the
 // principal's oldest ended task, at the total limit the oldest ended task of all principals. It
 // returns false if there is no such task.
-func (t *statelessTasks) reserve(principal string) bool {
+func (t *statelessTasks) reserve(p *principal.Principal) bool {
 	var evicted *statelessTask
 	defer func() { evicted.release() }() // after mu is released
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ofPrincipal := t.counter.Of(principal) >= maxTasks
+	ofPrincipal := t.counter.Of(p.Key()) >= maxTasks
 	if ofPrincipal || t.counter.Total() >= maxStatelessTasks {
 		i := slices.IndexFunc(t.all, func(st *statelessTask) bool {
-			return st.ended && (!ofPrincipal || st.principal == principal)
+			return st.ended && (!ofPrincipal || st.principal.Is(p))
 		})
 		if i < 0 {
 			return false
@@ -80,12 +81,12 @@ func (t *statelessTasks) reserve(principal string) bool {
 		evicted = t.all[i]
 		t.removeLocked(evicted)
 	}
-	t.counter.Acquire(principal, math.MaxInt, math.MaxInt)
+	t.counter.Acquire(p.Key(), math.MaxInt, math.MaxInt)
 	return true
 }
 
 // unreserve releases a reserved slot.
-func (t *statelessTasks) unreserve(principal string) { t.counter.Release(principal) }
+func (t *statelessTasks) unreserve(p *principal.Principal) { t.counter.Release(p.Key()) }
 
 // add stores the task that a resumable call has become, in the reserved slot. The argument created
 // is the backend's CreateTaskResult. The task belongs to the client that has sent the call to the
@@ -172,7 +173,7 @@ func (t *statelessTasks) removeLocked(st *statelessTask) {
 		delete(t.byBackendID, st.scopedID)
 	}
 	t.all = removeTask(t.all, st)
-	t.counter.Release(st.principal)
+	t.counter.Release(st.principal.Key())
 }
 
 func removeTask(all []*statelessTask, st *statelessTask) []*statelessTask {
@@ -205,10 +206,10 @@ func (t *statelessTasks) removeAll() {
 }
 
 // find returns the principal's task with this id; nil if there is none.
-func (t *statelessTasks) find(principal, id string) *statelessTask {
+func (t *statelessTasks) find(p *principal.Principal, id string) *statelessTask {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if st := t.byID[id]; st != nil && st.principal == principal {
+	if st := t.byID[id]; st != nil && st.principal.Is(p) {
 		return st
 	}
 	return nil

@@ -291,7 +291,7 @@ func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 		h, client, gh := openTaskBackend(t, settings{})
 		task := createTask(t, client, gh, "")
 		conn, other := mcptest.NewPeer(t, "other")
-		go h.gateway.Serve(context.Background(), "", "2", conn)
+		go h.gateway.Serve(context.Background(), "", named("2"), conn)
 		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 			other.Send(taskRequest("1", method, task, `"inputResponses":{},`))
 			kept := other.NextMessage()
@@ -307,7 +307,7 @@ func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
 		gh.WantNothing()
 		// The same principal uses another connection and additional capabilities.
 		conn, again := mcptest.NewPeer(t, "again")
-		go h.gateway.Serve(context.Background(), "", "", conn)
+		go h.gateway.Serve(context.Background(), "", nil, conn)
 		again.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`,
 			`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`))
 		gh.SendResult(gh.WantRequest("tasks/get").ID(), `{"taskId":"t1","status":"working"}`)

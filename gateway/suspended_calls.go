@@ -23,7 +23,7 @@ const (
 // suspendedCalls is the table of calls that were suspended at least once and have not ended. The
 // zero value is empty.
 type suspendedCalls struct {
-	counter quota.Counter[string]
+	counter quota.Counter[string] // by key of the principal
 
 	mu   sync.Mutex
 	byID map[string]*resumableCall
@@ -36,7 +36,7 @@ func (p *suspendedCalls) add(rc *resumableCall) bool {
 	switch {
 	case p.byID[rc.id] != nil:
 		return true
-	case !quota.AcquireShare(&p.counter, rc.client.principal, maxSuspended):
+	case !rc.client.principal.AcquireShare(&p.counter, maxSuspended):
 		return false
 	case p.byID == nil:
 		p.byID = make(map[string]*resumableCall)
@@ -52,7 +52,7 @@ func (p *suspendedCalls) remove(rc *resumableCall) {
 		return
 	}
 	delete(p.byID, rc.id)
-	p.counter.Release(rc.client.principal)
+	p.counter.Release(rc.client.principal.Key())
 }
 
 func (p *suspendedCalls) find(id string) *resumableCall {

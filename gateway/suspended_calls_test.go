@@ -161,7 +161,7 @@ func TestSuspended_TenThousand(t *testing.T) {
 			conn, p := mcptest.NewPeer(t, fmt.Sprint("client ", i))
 			peers[i] = p
 			serving.Go(func() {
-				_ = g.Serve(context.Background(), fmt.Sprint("s", i), fmt.Sprint(i),
+				_ = g.Serve(context.Background(), fmt.Sprint("s", i), named(fmt.Sprint(i)),
 					conn)
 			})
 		}

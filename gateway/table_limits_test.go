@@ -8,16 +8,21 @@ import (
 
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/quota"
 	"mcpgateway/internal/wire"
 )
 
+func ofToken(name string) *principal.Principal {
+	return principal.FromToken(principal.TokenIdentity{Name: name})
+}
+
 // The number of suspended calls is bounded. One principal gets half.
 func TestSuspended_Limit(t *testing.T) {
 	var p suspendedCalls
-	add := func(id, principal string) bool {
-		return p.add(&resumableCall{id: id, client: &statelessClient{principal: principal}})
+	add := func(id, name string) bool {
+		return p.add(&resumableCall{id: id, client: &statelessClient{principal: ofToken(name)}})
 	}
 	for n := range maxSuspended / 2 {
 		if !add(fmt.Sprint(n), "crowd") {
@@ -45,15 +50,15 @@ func TestSuspended_Limit(t *testing.T) {
 func TestStatelessTasks_Limit(t *testing.T) {
 	var all statelessTasks
 	for n := range maxStatelessTasks {
-		if !all.reserve(fmt.Sprint(n / maxTasks)) {
+		if !all.reserve(ofToken(fmt.Sprint(n / maxTasks))) {
 			t.Fatalf("task %d was rejected", n)
 		}
 	}
-	if all.reserve("new") {
+	if all.reserve(ofToken("new")) {
 		t.Error("accepted beyond the limit")
 	}
-	all.unreserve("0")
-	if all.reserve("1") || !all.reserve("new") {
+	all.unreserve(ofToken("0"))
+	if all.reserve(ofToken("1")) || !all.reserve(ofToken("new")) {
 		t.Error("the free slot has the wrong owner")
 	}
 }

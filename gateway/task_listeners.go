@@ -7,7 +7,6 @@ import (
 
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
-	"mcpgateway/internal/quota"
 	"mcpgateway/internal/wire"
 )
 
@@ -54,7 +53,7 @@ func resolveTaskIDs(client *statelessClient,
 // maxTaskListeners. pollTasks must be called with the result.
 func (l *listenRequest) admitTasks(all []*statelessTask) []*statelessTask {
 	for n := range all {
-		if !quota.AcquireShare(&l.g.taskListeners, l.client.principal, maxTaskListeners) {
+		if !l.client.principal.AcquireShare(&l.g.taskListeners, maxTaskListeners) {
 			return all[:n]
 		}
 	}
@@ -68,7 +67,7 @@ func (l *listenRequest) pollTasks(ctx context.Context, admitted []*statelessTask
 	for _, st := range admitted {
 		l.client.retain()
 		release := func() {
-			l.g.taskListeners.Release(l.client.principal)
+			l.g.taskListeners.Release(l.client.principal.Key())
 			l.client.release()
 		}
 		if !l.conn.work.Go(func() {

@@ -100,7 +100,7 @@ func (c *statelessCall) checkConsent(t mrtr.Ticket, responses []byte) bool {
 		action, _ := wire.Lookup(answer, "action")
 		agreed = agreed && wire.Unquote(action) == "accept"
 	}
-	claim := &mrtr.RerunClaim{ID: id, Principal: t.Principal, Until: t.Until}
+	claim := &mrtr.RerunClaim{ID: id, Principal: c.client.principal, Until: t.Until}
 	switch {
 	case c.g.usedTickets.IsUsed(id):
 		return c.rejectState(mrtr.ErrAlreadyContinued)

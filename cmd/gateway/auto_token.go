@@ -34,8 +34,8 @@ type autoToken struct {
 // directory, and creates this token if there is none. A running gateway keeps the token even if the
 // file changes. tokens returns an error if auto is used and there is no state directory, or if the
 // file with the token cannot be created or has no valid token.
-func (t *autoToken) tokens(l *config.Loaded, c *config.Config) ([]string, error) {
-	i := slices.Index(c.Auth.Tokens, config.AutoToken)
+func (t *autoToken) tokens(l *config.Loaded, c *config.Config) ([]config.Token, error) {
+	i := c.Auth.AutoToken()
 	if i < 0 {
 		return c.Auth.Tokens, nil
 	}
@@ -57,7 +57,7 @@ func (t *autoToken) tokens(l *config.Loaded, c *config.Config) ([]string, error)
 		t.value = token
 	}
 	all := slices.Clone(c.Auth.Tokens)
-	all[i] = t.value
+	all[i].Text = t.value
 	return all, nil
 }
 

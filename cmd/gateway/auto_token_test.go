@@ -83,15 +83,18 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 	dir := t.TempDir()
 	c := &config.Config{
 		StateDir: dir,
-		Auth:     config.Auth{Tokens: []string{"0123456789abcdef", config.AutoToken}},
+		Auth: config.Auth{Tokens: []config.Token{
+			{Text: "0123456789abcdef"}, {Text: config.AutoToken, Name: "me"},
+		}},
 	}
 	start := func() *autoToken {
 		return &autoToken{log: logging.New(&log, logging.Options{Mask: logging.NewMask()})}
 	}
 	running := start()
 	first, err := running.tokens(&config.Loaded{Source: "f", Config: c}, c)
-	if err != nil || len(first) != 2 || first[0] != "0123456789abcdef" || len(first[1]) != 64 ||
-		c.Auth.Tokens[1] != config.AutoToken {
+	if err != nil || len(first) != 2 || first[0].Text != "0123456789abcdef" ||
+		len(first[1].Text) != 64 || first[1].Name != "me" ||
+		c.Auth.Tokens[1].Text != config.AutoToken {
 		t.Fatalf("%v, %v", first, err)
 	}
 	if second, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err != nil ||
@@ -108,7 +111,7 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		t.Errorf("a token that others can read: %v\n%s", err, log.String())
 	}
 	for what, text := range map[string]string{
-		"empty": "", "short": "abc\n", "two lines": first[1] + "\n" + first[1],
+		"empty": "", "short": "abc\n", "two lines": first[1].Text + "\n" + first[1].Text,
 		"large": strings.Repeat("x", maxAutoTokenFile+1),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -121,7 +124,7 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		}
 		if reloaded, err := running.tokens(&config.Loaded{Source: "f", Config: c},
 			c); err != nil || reloaded[1] != first[1] {
-			t.Errorf("%s: the tokens after a reload are %q, %v", what, reloaded, err)
+			t.Errorf("%s: the tokens after a reload are %v, %v", what, reloaded, err)
 		}
 	}
 	if err := os.Remove(path); err != nil {

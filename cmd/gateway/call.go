@@ -78,7 +78,7 @@ type toolCall struct {
 func (t *toolCall) do(ctx context.Context, args []string) error {
 	clientEnd, gatewayEnd := transport.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- t.gateway.Serve(ctx, "", "", gatewayEnd) }()
+	go func() { served <- t.gateway.Serve(ctx, "", nil, gatewayEnd) }()
 	p := peer.New(clientEnd, noCapabilities{}, peer.Options{})
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(context.Background()) }()

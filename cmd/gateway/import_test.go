@@ -44,7 +44,7 @@ func TestImportOmitsRunningGateway(t *testing.T) {
 			t.Error("a request was served")
 			return nil
 		},
-		Tokens: []string{"secret"},
+		AccessRules: httpserver.AccessRules{Tokens: []httpserver.StaticToken{{Text: "secret"}}},
 	})
 	plain, secure, other := httptest.NewServer(d), httptest.NewTLSServer(d), httptest.NewServer(nil)
 	for _, s := range []*httptest.Server{plain, secure, other} {

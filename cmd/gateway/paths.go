@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"mcpgateway/internal/config"
 )
@@ -44,7 +43,7 @@ func auditFileConflicts(l *config.Loaded) (errs config.Errors) {
 	refuse(l.Source, "the configuration file itself")
 	refuse(c.TLS.Cert, "the same file as tls.cert")
 	refuse(c.TLS.Key, "the same file as tls.key")
-	if c.StateDir != "" && slices.Contains(c.Auth.Tokens, config.AutoToken) {
+	if c.StateDir != "" && c.Auth.AutoToken() >= 0 {
 		refuse(autoTokenPath(c), "the file with the token for auto in auth.tokens")
 	}
 	for i, b := range c.Backends {

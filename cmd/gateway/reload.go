@@ -6,6 +6,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/reload"
 )
 
@@ -27,7 +28,7 @@ func (s *service) runReloading(
 		Log:         s.log,
 	}
 	if s.http != nil {
-		o.Server = s.http
+		o.Server = reloadServer{s.http}
 	}
 	ctx, end := context.WithCancel(ctx)
 	var names sync.WaitGroup
@@ -46,8 +47,16 @@ func (s *service) runReloading(
 type reloadTarget struct{ *service }
 
 // Tokens implements reload.Target.
-func (t reloadTarget) Tokens(l *config.Loaded, c *config.Config) ([]string, error) {
+func (t reloadTarget) Tokens(l *config.Loaded, c *config.Config) ([]config.Token, error) {
 	return t.autoToken.tokens(l, c)
+}
+
+// A reloadServer applies a reload to the HTTP server.
+type reloadServer struct{ *httpserver.Server }
+
+// UpdateAccess implements reload.HTTPServer.
+func (r reloadServer) UpdateAccess(c *config.Config, tokens []config.Token) {
+	r.Server.UpdateAccess(accessOf(c, tokens))
 }
 
 // SetSecrets implements reload.Target.

@@ -131,7 +131,7 @@ func (s *service) serveHTTP(ctx context.Context, ln net.Listener, alsoStdio bool
 
 func (s *service) serveStdio(ctx context.Context) error {
 	conn := transport.Stdio(s.in, s.out, int(s.Config.Limits.Message))
-	return s.gateway.Serve(ctx, "", "", &stdinConn{Conn: conn, app: s.app})
+	return s.gateway.Serve(ctx, "", nil, &stdinConn{Conn: conn, app: s.app})
 }
 
 // A stdinConn is the connection to the client on stdin and stdout. It logs the end of stdin,

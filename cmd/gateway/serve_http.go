@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -26,7 +27,7 @@ func (s *service) listen() (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mask.SetSecrets(append(config.Secrets(c), tokens...)...)
+	s.mask.SetSecrets(slices.Concat(config.Secrets(c), tokenTexts(tokens))...)
 	o := httpserver.Options{
 		OpenSession: func(
 			v httpserver.SessionInfo, out transport.Writer,
@@ -50,9 +51,7 @@ func (s *service) listen() (net.Listener, error) {
 		IdleTimeout:     c.Limits.SessionIdle,
 		RetainLimit:     int(c.Limits.Events),
 		BacklogLimit:    c.Limits.Outbox,
-		Tokens:          tokens,
-		Origins:         c.Origins,
-		Hosts:           c.Hosts,
+		AccessRules:     accessOf(c, tokens),
 		Loopback:        c.Loopback(),
 		Log:             s.log,
 	}
@@ -77,6 +76,24 @@ func (s *service) listen() (net.Listener, error) {
 	return ln, nil
 }
 
+// accessOf returns who may use the HTTP server under c. tokens are the tokens of c, without auto.
+func accessOf(c *config.Config, tokens []config.Token) httpserver.AccessRules {
+	a := httpserver.AccessRules{Origins: c.Origins, Hosts: c.Hosts}
+	for _, t := range tokens {
+		a.Tokens = append(a.Tokens, httpserver.StaticToken{
+			Text: t.Text, Name: t.Name, Profile: t.Profile, Expires: t.Expires,
+		})
+	}
+	return a
+}
+
+func tokenTexts(tokens []config.Token) (texts []string) {
+	for _, t := range tokens {
+		texts = append(texts, t.Text)
+	}
+	return texts
+}
+
 // logHTTPStart logs the URL of the gateway, and the command that adds the gateway to Claude Code.
 // Without a token it also logs who has access. For the generated token it prints the command to
 // stderr if stderr is a terminal; otherwise the logged command reads the token from its file.
@@ -90,10 +107,10 @@ func (s *service) logHTTPStart(url string) {
 	case len(auth.Tokens) == 0:
 		s.log.Info("no token configured: access for every user and program of this machine",
 			"text", "to create a token set auth: { tokens: [auto] } in the configuration")
-	case auth.Tokens[0] == config.AutoToken && isTerminal(s.err):
+	case auth.Tokens[0].Text == config.AutoToken && isTerminal(s.err):
 		fmt.Fprintln(s.err, "to use it: "+claudeCommand(url, s.autoToken.value))
 		return
-	case auth.Tokens[0] == config.AutoToken:
+	case auth.Tokens[0].Text == config.AutoToken:
 		// The log must not contain the token, because logs may be stored.
 		token = "$(cat " + shellWord(autoTokenPath(s.Config)) + ")"
 	default:

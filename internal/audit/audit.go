@@ -41,13 +41,10 @@ const (
 
 // A Record describes one call. Its byte slices must not be changed after Write.
 type Record struct {
-	Time    time.Time // zero = the time of Write
-	Session string    // the gateway's id of the session
-	Client  string    // name/version of clientInfo
-	// Principal is the number of the client's token; "" if there is no token, or if it is the
-	// only one since the start. At the start tokens are numbered in their order. A token that a
-	// reload adds gets a number that was not used before; remaining tokens keep theirs.
-	Principal string
+	Time      time.Time // zero = the time of Write
+	Session   string    // the gateway's id of the session
+	Client    string    // name/version of clientInfo
+	Principal string    // see principal.Principal.Name; "" = none
 
 	// ID is the raw JSON text of the client's id. The text is logged as a string, so that the types
 	// of ids stay distinct: the number 1 is logged as "1", the string "1" as "\"1\"".

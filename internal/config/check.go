@@ -160,6 +160,7 @@ func (c *checker) warnings(cfg *Config) (all []string) {
 		e.Problem = "there is no tls: tokens and all other data are sent unencrypted, unless a proxy in front of the gateway encrypts them"
 		all = append(all, e.Error())
 	}
+	all = append(all, c.expiredTokens(cfg.Auth.Tokens, time.Now())...)
 	all = append(all, c.similarNames(cfg)...)
 	if !slices.ContainsFunc(cfg.Backends, func(b Backend) bool { return b.Enabled }) {
 		all = append(all, c.file+": no backend is enabled: there is nothing to serve")
@@ -235,9 +236,8 @@ func (c *checker) resolvePaths(cfg *Config, env func(string) (string, bool)) {
 	default:
 		cfg.StateDir = expandPath(cfg.State, "state")
 	}
-	if i := slices.Index(cfg.Auth.Tokens, AutoToken); i >= 0 && cfg.StateDir == "" &&
-		cfg.Listen != "" {
-		c.fail(fmt.Sprintf("auth.tokens[%d]", i),
+	if i := cfg.Auth.AutoToken(); i >= 0 && cfg.StateDir == "" && cfg.Listen != "" {
+		c.fail(c.tokenPath(i),
 			"is auto, which needs a state directory for the token, and there is no state directory",
 			"set state to a directory, or write a token: openssl rand -hex 32 makes a good one")
 	}

@@ -4,16 +4,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
 	"mcpgateway/internal/lazy"
 )
-
-// minTokenLength is the minimum number of characters of a token. A shorter token can be guessed, or
-// is probably a password that a person has chosen.
-const minTokenLength = 16
 
 // http checks the address of the HTTP server and the access rules.
 func (c *checker) http(cfg *Config) {
@@ -49,30 +44,6 @@ func (c *checker) listen(cfg *Config) {
 		!c.reported["auth.tokens"]:
 		c.fail("listen", "other machines can reach this address, and there are no auth.tokens",
 			"set auth.tokens in the file, or listen on 127.0.0.1")
-	}
-}
-
-var visibleASCII = lazy.Regexp(`^[!-~]+$`)
-
-// tokens checks the tokens. Its errors do not contain a token.
-func (c *checker) tokens(tokens []string) {
-	const hint = "openssl rand -hex 32 makes a good one; auto has the gateway make one"
-	for i, token := range tokens {
-		at := fmt.Sprintf("auth.tokens[%d]", i)
-		switch first := slices.Index(tokens, token); {
-		case c.reported[at]:
-		case token == AutoToken && first == i:
-		case token == "":
-			c.fail(at, "is empty", hint)
-		case !visibleASCII().MatchString(token):
-			c.fail(at, "must consist of visible ASCII characters, without spaces", hint)
-		case len(token) < minTokenLength && token != AutoToken:
-			c.fail(at, fmt.Sprintf("must have at least %d characters, or it can be guessed",
-				minTokenLength), hint)
-		case first < i:
-			c.fail(at, fmt.Sprintf("is the same as auth.tokens[%d]", first),
-				"give each client its own, or leave one out")
-		}
 	}
 }
 

@@ -251,24 +251,6 @@ func Default() Config {
 	}
 }
 
-// Auth configures the access over HTTP.
-type Auth struct {
-	// Tokens are bearer tokens. Each token gives access; no tokens = access without a token. A
-	// token has at least 16 characters, all visible ASCII, or is AutoToken.
-	Tokens []string `koanf:"tokens"`
-	// TokenVariable is the variable whose value is the first token; "" = there is no token, or the
-	// token is not exactly the value of one variable.
-	TokenVariable string `koanf:"-"`
-}
-
-// AutoToken represents a token that the gateway generates and stores in the state directory.
-const AutoToken = "auto"
-
-// IsToken reports whether text is a valid token.
-func IsToken(text string) bool {
-	return len(text) >= minTokenLength && visibleASCII().MatchString(text)
-}
-
 // TLS contains the paths of the certificate and key of the HTTP server, ~ already expanded. Either
 // both are set or none. The files might not exist.
 type TLS struct {

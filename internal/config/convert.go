@@ -17,6 +17,8 @@ func convert(text string, t reflect.Type) (any, error) {
 		return parseDuration(text)
 	case sizeType:
 		return parseSize(text)
+	case timeType:
+		return parseTime(text)
 	}
 	switch t.Kind() {
 	case reflect.Int:
@@ -44,6 +46,10 @@ func expectedForm(t reflect.Type) string {
 		return "a duration like 3s or 2m"
 	case sizeType:
 		return "a size like 64MiB"
+	case timeType:
+		return "a date like 2027-01-31, or a time like 2027-01-31T18:00:00Z"
+	case tokenType:
+		return "a token, or a mapping with the keys token, name, profile and expires"
 	}
 	switch t.Kind() {
 	case reflect.Int:

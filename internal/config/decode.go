@@ -141,8 +141,11 @@ func (r *fileParser) value(n *yaml.Node, t reflect.Type, at location) (v any, ok
 		return r.record(r.pairs(n, at), t, at), true
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
 		return r.stringMap(n, at), true
-	case n.Kind == yaml.ScalarNode && kind != reflect.Slice && kind != reflect.Struct &&
-		kind != reflect.Map:
+	case t == tokenType && n.Kind == yaml.ScalarNode:
+		text, ok := r.value(n, reflect.TypeFor[string](), at)
+		return map[string]any{"token": text}, ok
+	case n.Kind == yaml.ScalarNode && (t == timeType || kind != reflect.Slice &&
+		kind != reflect.Struct && kind != reflect.Map):
 		x := r.newExpander()
 		return r.scalars.read(n, t, at, r.backend, &x)
 	}
@@ -175,7 +178,7 @@ func (r *fileParser) list(n *yaml.Node, elem reflect.Type, at location) []any {
 		case ok:
 			out = append(out, v)
 		case !r.reported[here.path]: // an unset variable of a disabled backend
-		case elem == backendType:
+		case elem.Kind() == reflect.Struct:
 			out = append(out, map[string]any{}) // keeps the indexes of the following items
 		default:
 			out = append(out, "") // keep the indexes

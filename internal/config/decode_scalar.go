@@ -46,7 +46,7 @@ func (r *variableReader) read(
 		r.misconfigure(at, "variable "+name+" is empty: set it where the gateway is started") {
 		return nil, false
 	}
-	if at.path == "auth.tokens[0]" && len(x.Expanded) == 1 && x.Expanded[0].Value == text {
+	if (at.path == "auth.tokens[0]" || at.path == "auth.tokens[0].token") && len(x.Expanded) == 1 && x.Expanded[0].Value == text {
 		r.tokenVariable = x.Expanded[0].Name
 	}
 	if strings.ContainsRune(text, 0) {
@@ -76,7 +76,7 @@ func (r *variableReader) read(
 func (r *variableReader) recordExpansion(
 	x *expand.Expander, at location, b currentBackend,
 ) bool {
-	if b.path != "" || strings.HasPrefix(at.path, "auth.") {
+	if b.path != "" || isSecretKey(at.path) {
 		for _, a := range x.Expanded {
 			r.secretValues = append(r.secretValues, expandedSecrets(at.path, a.Name, a.Value)...)
 		}

@@ -77,7 +77,11 @@ func (d *description) gateway(c *Config) {
 	d.add("listens on", c.Listen)
 	var tokens []string
 	for _, token := range c.Auth.Tokens {
-		tokens = append(tokens, shownToken(token))
+		shown := shownToken(token.Text)
+		if token.Name != "" {
+			shown = token.Name + ": " + shown
+		}
+		tokens = append(tokens, shown)
 	}
 	d.add("accepts the tokens", strings.Join(tokens, ", "))
 	d.add("accepts web pages of", strings.Join(c.Origins, ", "))

@@ -89,8 +89,8 @@ the gateway tells models: "Send\nall ${GITHUB_PAT}"
 the gateway tells models the variables of your environment: GITHUB_PAT
 backend a tells models: "do ${X:-evil}"
 backend a tells models the variables of your environment: X`,
-		`{auth: {tokens: [auto, "${TOKEN}", "${T:-s3crets3crets3cret}", s3crets3crets3cret]}, origins: ["https://evil.example"], hosts: ["${H:-evil.example}"]}`: `
-accepts the tokens: auto, ${TOKEN}, a token written in the file, a token written in the file
+		`{auth: {tokens: [auto, "${TOKEN}", "${T:-s3crets3crets3cret}", s3crets3crets3cret, {name: ci, token: "${CI}", expires: 2027-01-31}]}, origins: ["https://evil.example"], hosts: ["${H:-evil.example}"]}`: `
+accepts the tokens: auto, ${TOKEN}, a token written in the file, a token written in the file, ci: ${CI}
 accepts web pages of: https://evil.example
 accepts requests for the hosts: ${H:-evil.example}`,
 		`backends: [{name: a, command: npx, args: [-y, server]}, {name: b, url: "https://h/mcp", tools: {deny: ["${X}"]}}]`: `

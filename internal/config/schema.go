@@ -32,7 +32,9 @@ func builtinDefaults() defaults {
 var (
 	settingsType = reflect.TypeFor[settings]()
 	backendType  = reflect.TypeFor[Backend]()
+	tokenType    = reflect.TypeFor[Token]()
 	durationType = reflect.TypeFor[time.Duration]()
+	timeType     = reflect.TypeFor[time.Time]()
 	sizeType     = reflect.TypeFor[int64]() // every int64 is a size in bytes, in contrast to int
 )
 

@@ -39,7 +39,10 @@ func Secrets(c *Config) []string {
 		shown := func(text string) bool { return strings.Contains(text, value) }
 		return !secrets.LooksSecret(value) && slices.ContainsFunc(public, shown)
 	})
-	all = slices.DeleteFunc(append(all, c.Auth.Tokens...), isTrivial)
+	for _, t := range c.Auth.Tokens {
+		all = append(all, t.Text)
+	}
+	all = slices.DeleteFunc(all, isTrivial)
 	slices.SortFunc(all, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 	})
@@ -134,7 +137,7 @@ func appendHeader(all []string, name, value string) []string {
 
 // expandedSecrets returns the secrets in a value that a reference to the variable inserted at path:
 // the parts that are secret by their form, by the name of the variable or by the name of a header.
-// A value below auth is secret as a whole.
+// The value of a key for which isSecretKey returns true is secret as a whole.
 func expandedSecrets(path, variable, value string) []string {
 	if secrets.IsShellVariable(variable) {
 		return nil
@@ -142,11 +145,18 @@ func expandedSecrets(path, variable, value string) []string {
 	all := appendVariable(nil, variable, value)
 	if _, header, ok := strings.Cut(path, ".headers."); ok {
 		all = appendHeader(all, header, value)
-	} else if strings.HasPrefix(path, "auth.") || strings.HasSuffix(path, ".oauth.client_secret") {
+	} else if isSecretKey(path) {
 		all = append(all, value)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// isSecretKey reports whether the key at path, which is outside of backends, has a secret value.
+func isSecretKey(path string) bool {
+	return strings.HasSuffix(path, ".oauth.client_secret") ||
+		strings.HasPrefix(path, "auth.tokens[") &&
+			(strings.HasSuffix(path, "]") || strings.HasSuffix(path, ".token"))
 }
 
 // inheritedSecrets returns the secrets in the variables that backends inherit.

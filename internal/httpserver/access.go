@@ -1,22 +1,43 @@
 package httpserver
 
 import (
+	"context"
 	"crypto/sha256"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/quota"
 )
+
+// AccessRules determine who may use a [Server].
+type AccessRules struct {
+	Tokens []StaticToken // accepted bearer tokens; none = no authentication
+	// Origins are allowed origins of browser pages, in addition to the gateway's own origin and, if
+	// there are Tokens and the listener is on loopback, to loopback origins.
+	Origins []string
+	Hosts   []string // host names of the gateway, in addition to loopback names
+}
+
+// A StaticToken is a bearer token of the configuration. The Server keeps only its hash.
+type StaticToken struct {
+	Text    string
+	Name    string    // unique among the tokens; "" = no name
+	Profile string    // name of the profile that the token selects; "" = none
+	Expires time.Time // zero = never
+}
 
 // An accessControl decides which HTTP requests are allowed, and which principal sends a request.
 type accessControl struct {
 	loopback bool   // Options.Loopback
 	via      string // Options.Via
 	policy   atomic.Pointer[accessPolicy]
+	updated  chan struct{} // capacity 1: the policy was replaced
 
-	updating      sync.Mutex  // held by update
-	lastPrincipal principalID // highest principalID used so far; guarded by updating
+	updating   sync.Mutex // held by update
+	lastNumber int        // highest number of a token so far; guarded by updating
 }
 
 // accessPolicy contains the tokens, origins and hosts in force. It is immutable; see
@@ -26,19 +47,31 @@ type accessPolicy struct {
 	origins, hosts []string
 }
 
-// A credential is the hash of a token, and the principal to which the token belongs.
+// A credential is the hash of a token, and the principal to which the token belongs. An unchanged
+// token keeps its principal when the policy is replaced.
 type credential struct {
 	sum       [sha256.Size]byte
-	principal principalID
+	name      string
+	profile   string
+	expires   time.Time // zero = never
+	principal *principal.Principal
 }
 
-// includes reports whether requests of principal are still allowed.
-func (r *accessPolicy) includes(principal principalID) bool {
-	if len(r.tokens) == 0 {
-		return principal == 0
+// isExpired reports whether the token has expired at the time now.
+func (c *credential) isExpired(now time.Time) bool {
+	return !c.expires.IsZero() && !now.Before(c.expires)
+}
+
+// isOpen reports whether requests need no token.
+func (r *accessPolicy) isOpen() bool { return len(r.tokens) == 0 }
+
+// includes reports whether requests of p are still allowed.
+func (r *accessPolicy) includes(p *principal.Principal) bool {
+	if p == nil {
+		return r.isOpen()
 	}
 	return slices.ContainsFunc(r.tokens, func(c credential) bool {
-		return c.principal == principal
+		return c.principal == p && !c.isExpired(time.Now())
 	})
 }
 
@@ -54,39 +87,88 @@ func (r *accessPolicy) share(limit int) int {
 	return limit
 }
 
-// newAccessControl returns an accessControl with the policy given by the Options. A single token
-// has the principal 0.
-func newAccessControl(o *Options) *accessControl {
-	a := &accessControl{loopback: o.Loopback, via: o.Via}
-	r := &accessPolicy{origins: o.Origins, hosts: o.Hosts}
-	for _, token := range o.Tokens {
-		a.lastPrincipal++
-		c := credential{sha256.Sum256([]byte(token)), a.lastPrincipal}
-		if len(o.Tokens) == 1 {
-			c.principal = 0
+// nextExpiry returns the earliest time after now at which a token expires; zero = none.
+func (r *accessPolicy) nextExpiry(now time.Time) (next time.Time) {
+	for _, c := range r.tokens {
+		if c.expires.After(now) && (next.IsZero() || c.expires.Before(next)) {
+			next = c.expires
 		}
-		r.tokens = append(r.tokens, c)
 	}
-	a.policy.Store(r)
+	return next
+}
+
+// newAccessControl returns an accessControl with the policy given by the Options. A single token
+// without a name has no number.
+func newAccessControl(o *Options) *accessControl {
+	a := &accessControl{loopback: o.Loopback, via: o.Via, updated: make(chan struct{}, 1)}
+	a.policy.Store(&accessPolicy{})
+	a.replace(o.AccessRules, len(o.Tokens) > 1)
 	return a
 }
 
-// update replaces the policy. Tokens that are also in the old policy keep their principals.
-func (a *accessControl) update(tokens, origins, hosts []string) {
+// update replaces the policy. Tokens that are unchanged, except for their expiry, keep their
+// principals.
+func (a *accessControl) update(access AccessRules) {
+	a.replace(access, true)
+	select {
+	case a.updated <- struct{}{}:
+	default:
+	}
+}
+
+// replace replaces the policy. If numbered is true, new tokens without a name get a number that was
+// not used before as their name.
+func (a *accessControl) replace(access AccessRules, numbered bool) {
 	a.updating.Lock()
 	defer a.updating.Unlock()
 	old := a.policy.Load()
-	next := &accessPolicy{origins: origins, hosts: hosts}
-	for _, token := range tokens {
-		c := credential{sum: sha256.Sum256([]byte(token))}
-		i := slices.IndexFunc(old.tokens, func(o credential) bool { return o.sum == c.sum })
+	next := &accessPolicy{origins: access.Origins, hosts: access.Hosts}
+	for _, t := range access.Tokens {
+		c := credential{sum: sha256.Sum256([]byte(t.Text)), name: t.Name, profile: t.Profile,
+			expires: t.Expires}
+		i := slices.IndexFunc(old.tokens, func(o credential) bool {
+			return o.sum == c.sum && o.name == c.name && o.profile == c.profile
+		})
 		if i >= 0 {
 			c.principal = old.tokens[i].principal
 		} else {
-			a.lastPrincipal++ // never used before
-			c.principal = a.lastPrincipal
+			description := principal.TokenIdentity{Name: c.name, Sum: c.sum, Profile: c.profile,
+				Only: len(access.Tokens) == 1}
+			a.lastNumber++
+			if numbered {
+				description.Number = a.lastNumber
+			}
+			c.principal = principal.FromToken(description)
 		}
 		next.tokens = append(next.tokens, c)
 	}
 	a.policy.Store(next)
+}
+
+// expiryCheckInterval is the longest time between two checks for expired tokens. A timer alone
+// would be late after the machine was suspended.
+const expiryCheckInterval = time.Minute
+
+// awaitExpiry calls expired each time a token may have expired, until ctx is done.
+func (a *accessControl) awaitExpiry(ctx context.Context, expired func()) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for last := time.Now(); ; {
+		next := a.policy.Load().nextExpiry(last)
+		if next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(min(max(0, time.Until(next)), expiryCheckInterval))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.updated:
+		case <-timer.C:
+			if now := time.Now(); !now.Before(next) {
+				last = now
+				expired()
+			}
+		}
+	}
 }

@@ -9,7 +9,7 @@ import (
 // Sessions and requests of removed tokens end, and no other token can use them.
 func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
+		h := newHarness(t, func(o *Options) { o.Tokens = bearerTokens("alpha", "beta") })
 		by := func(token string, tr testRequest) testRequest {
 			return tr.withHeader("Authorization", "Bearer "+token)
 		}
@@ -33,7 +33,7 @@ func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 		call := <-h.heldRequests
 		stream := h.openStream(by("alpha", testRequest{method: "GET", session: alpha}))
 
-		h.server.UpdateAccess([]string{"gamma", "beta"}, nil, nil)
+		h.server.UpdateAccess(AccessRules{Tokens: bearerTokens("gamma", "beta")})
 		if body := <-held; body == resultJSON("7", "{}") {
 			t.Errorf("request of the removed token alpha was answered: %s", body)
 		}
@@ -53,7 +53,7 @@ func TestUpdateAccessKeepsRemainingTokens(t *testing.T) {
 		}
 		h.want(by("gamma", statelessRequest("1", "echo", "")), 200, "*")
 
-		h.server.UpdateAccess([]string{"alpha", "beta"}, nil, nil)
+		h.server.UpdateAccess(AccessRules{Tokens: bearerTokens("alpha", "beta")})
 		if res, body := h.do(by("alpha", echo(alpha))); res.StatusCode != 404 {
 			t.Errorf("the closed session is open again: %s %s", res.Status, body)
 		}
@@ -77,20 +77,20 @@ func TestUpdateAccessFirstTokens(t *testing.T) {
 			return k
 		}
 		noToken, _ := h.initialize("2025-11-25", nil)
-		h.server.UpdateAccess([]string{"alpha"}, nil, nil)
+		h.server.UpdateAccess(AccessRules{Tokens: bearerTokens("alpha")})
 		h.wantError(echo(noToken, ""), 401, "null", -32600)
 		if res, body := h.do(echo(noToken, "alpha")); res.StatusCode != 404 {
 			t.Errorf("alpha can access a session opened without a token: %s %s", res.Status, body)
 		}
 
-		one := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha"} })
+		one := newHarness(t, func(o *Options) { o.Tokens = bearerTokens("alpha") })
 		alpha, _ := one.initialize("2025-11-25", map[string]string{"Authorization": "Bearer alpha"})
-		one.server.UpdateAccess([]string{"beta", "alpha"}, nil, nil)
+		one.server.UpdateAccess(AccessRules{Tokens: bearerTokens("beta", "alpha")})
 		one.want(echo(alpha, "alpha"), 200, resultJSON("1", "{}"))
 		if res, body := one.do(echo(alpha, "beta")); res.StatusCode != 404 {
 			t.Errorf("beta can access alpha's session: %s %s", res.Status, body)
 		}
-		one.server.UpdateAccess([]string{"beta"}, nil, nil)
+		one.server.UpdateAccess(AccessRules{Tokens: bearerTokens("beta")})
 		one.wantError(echo(alpha, "alpha"), 401, "null", -32600)
 		if res, body := one.do(echo(alpha, "beta")); res.StatusCode != 404 {
 			t.Errorf("beta, the only token now, can access alpha's session: %s %s", res.Status,
@@ -102,9 +102,9 @@ func TestUpdateAccessFirstTokens(t *testing.T) {
 // A request that was authenticated just before the removal of its token opens no session or
 // exchange.
 func TestRemovedTokenOpensNothing(t *testing.T) {
-	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
+	h := newHarness(t, func(o *Options) { o.Tokens = bearerTokens("alpha", "beta") })
 	principal := h.server.access.policy.Load().tokens[0].principal
-	h.server.UpdateAccess([]string{"beta"}, nil, nil)
+	h.server.UpdateAccess(AccessRules{Tokens: bearerTokens("beta")})
 	if herr := h.server.sessions.open(newSession(h.server, principal, false)); herr == nil ||
 		herr.status != 401 {
 		t.Errorf("open: %+v", herr)
@@ -121,7 +121,7 @@ func TestUpdateAccessHostsAndOrigins(t *testing.T) {
 		header: map[string]string{"Origin": "https://app.example"}}
 	h.want(page, 403, "*")
 	h.want(testRequest{body: initializeRequest("2025-11-25"), host: "gw.example"}, 200, "*")
-	h.server.UpdateAccess(nil, []string{"https://app.example"}, nil)
+	h.server.UpdateAccess(AccessRules{Origins: []string{"https://app.example"}})
 	h.want(page, 200, "*")
 	h.want(testRequest{body: initializeRequest("2025-11-25"), host: "gw.example"}, 403, "*")
 }

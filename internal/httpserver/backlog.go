@@ -22,7 +22,7 @@ type backlogQuota struct {
 // A backlog counts the unsent bytes of one client.
 type backlog struct {
 	disconnect func(size int64) // called at most once, without locks held
-	logID      string           // id of the client in logs
+	client     SessionInfo      // in logs
 
 	reported reportedSize
 
@@ -49,8 +49,8 @@ func (q *backlogQuota) add(b *backlog, delta int) {
 		return
 	}
 	for _, excess := range q.update(b, int64(delta)) {
-		q.log.Warn("closed the slowest client, unread data above limits.outbox",
-			"session", excess.logID, "max", q.limit,
+		excess.client.logger(q.log).Warn(
+			"closed the slowest client, unread data above limits.outbox", "max", q.limit,
 			"err", fmt.Sprintf("%d bytes are unread", excess.size))
 		excess.disconnect(excess.size)
 	}

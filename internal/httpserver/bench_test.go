@@ -75,7 +75,7 @@ func BenchmarkCall(b *testing.B) {
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for range n - 1 {
-				if herr := srv.sessions.open(newSession(srv, 0, false)); herr != nil {
+				if herr := srv.sessions.open(newSession(srv, nil, false)); herr != nil {
 					b.Fatal(herr)
 				}
 			}

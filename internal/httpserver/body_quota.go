@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/wire"
 )
 
@@ -26,15 +27,15 @@ const smallBody = 4 << 10 // bytes
 // A quotaKey identifies the sender of a body. If there are several principals, it is the principal.
 // Otherwise it is the session, and all senders without a session have one common key.
 type quotaKey struct {
-	principal principalID
+	principal string // its key
 	session   string
 }
 
-func (r *accessPolicy) quotaKeyFor(principal principalID, s *httpSession) quotaKey {
+func (r *accessPolicy) quotaKeyFor(p *principal.Principal, s *httpSession) quotaKey {
 	if s != nil && !r.multiPrincipal() {
 		return quotaKey{session: s.key}
 	}
-	return quotaKey{principal: principal}
+	return quotaKey{principal: p.Key()}
 }
 
 // A bodyLease counts the bytes of one posted body while the body is in use. The reader of the body

@@ -121,7 +121,7 @@ func TestBodyLease_SSE(t *testing.T) {
 func TestBodyLease_Stateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
-			o.MessageLimit, o.BacklogLimit, o.Tokens = 1<<20, 2<<20, []string{"a", "b"}
+			o.MessageLimit, o.BacklogLimit, o.Tokens = 1<<20, 2<<20, bearerTokens("a", "b")
 		})
 		by := func(token, id string, n int) testRequest {
 			return statelessRequest(id, "hold", `"x":"`+strings.Repeat("x", n)+`"`).
@@ -207,7 +207,7 @@ func TestFirstBodyTooLong(t *testing.T) {
 func TestOnlyTokenBecomesOneOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
-			o.Tokens, o.MessageLimit, o.BacklogLimit = []string{"alpha"}, 100_000, 300_000
+			o.Tokens, o.MessageLimit, o.BacklogLimit = bearerTokens("alpha"), 100_000, 300_000
 		})
 		by := func(token string) map[string]string {
 			return map[string]string{"Authorization": "Bearer " + token}
@@ -218,7 +218,7 @@ func TestOnlyTokenBecomesOneOfSeveral(t *testing.T) {
 		}
 		one, _ := h.initialize("2025-11-25", by("alpha"))
 		two, _ := h.initialize("2025-11-25", by("alpha"))
-		h.server.UpdateAccess([]string{"alpha", "beta"}, nil, nil)
+		h.server.UpdateAccess(AccessRules{Tokens: bearerTokens("alpha", "beta")})
 		beta, _ := h.initialize("2025-11-25", by("beta"))
 		s := h.openStream(hold("1", "alpha", one))
 		if res, _ := h.do(hold("2", "alpha", two)); res.StatusCode != 503 {

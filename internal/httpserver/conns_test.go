@@ -76,7 +76,7 @@ func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
-			o.MaxSessions, o.Tokens = 4, []string{"secret"}
+			o.MaxSessions, o.Tokens = 4, bearerTokens("secret")
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		client := h.newCaller()
@@ -122,7 +122,7 @@ func TestUnadmittedConnections_F_SEC_8(t *testing.T) {
 // body.
 func TestBusyUnadmittedConnections_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 4, []string{"secret"} })
+		h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 4, bearerTokens("secret") })
 		const slow = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
 		for range maxUnadmittedConns {
 			if _, err := h.newCaller().Write([]byte(slow)); err != nil {
@@ -184,7 +184,7 @@ func TestBusyClientsStayConnected_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, func(o *Options) {
 			o.MaxSessions = 2 * maxConnsPerSession
-			o.Tokens = []string{"secret"}
+			o.Tokens = bearerTokens("secret")
 		})
 		h.server.stateless.limit.max = 1000 // more than connections
 		done := make(chan int, 1000)

@@ -8,25 +8,12 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 )
-
-// A principalID identifies the holder of one token. It is 0 for all clients without tokens, and for
-// the holder of a token that was the only token at the start. Sessions are bound to their
-// principal.
-type principalID int
-
-// String returns the number in decimal; "" for 0.
-func (p principalID) String() string {
-	if p == 0 {
-		return ""
-	}
-	return strconv.Itoa(int(p))
-}
 
 // admit checks Host, Origin and further headers of a request before the body is read, and sets the
 // CORS headers of the response. Preflight requests contain no token.
@@ -68,19 +55,47 @@ func checkSingleValues(header http.Header) *httpError {
 	return nil
 }
 
-// authenticate returns the principal of a request, and marks its connection as admitted.
-func (a *accessControl) authenticate(r *http.Request) (principalID, *httpError) {
-	principal, ok := a.principalOf(r)
-	switch {
-	case ok:
+// authenticate returns the principal of a request, and marks its connection as admitted. The
+// principal is nil if requests need no token.
+func (a *accessControl) authenticate(r *http.Request) (*principal.Principal, *httpError) {
+	policy := a.policy.Load()
+	if policy.isOpen() {
 		markAdmitted(r)
-		return principal, nil
+		return nil, nil
+	}
+	c := policy.credentialOf(bearerToken(r))
+	switch {
+	case c != nil && c.isExpired(time.Now()):
+		return nil, expiredToken(c).withHeader("WWW-Authenticate", "Bearer")
+	case c != nil:
+		markAdmitted(r)
+		return c.principal, nil
 	case r.Header.Get("Authorization") == "":
-		return 0, newHTTPError(http.StatusUnauthorized,
+		return nil, newHTTPError(http.StatusUnauthorized,
 			"Unauthorized: send the header Authorization: Bearer TOKEN").
 			withHeader("WWW-Authenticate", "Bearer")
 	}
-	return 0, invalidToken().withHeader("WWW-Authenticate", "Bearer")
+	return nil, invalidToken().withHeader("WWW-Authenticate", "Bearer")
+}
+
+// bearerToken returns the token in the header Authorization; "" if there is no bearer token.
+func bearerToken(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// expiredToken is the error for a request with a token whose time is over.
+func expiredToken(c *credential) *httpError {
+	which := ""
+	if c.name != "" {
+		which = " " + c.name
+	}
+	return newHTTPError(http.StatusUnauthorized,
+		"Unauthorized: the token%s expired at %s; ask the operator of the gateway for a new one",
+		which, c.expires.UTC().Format(time.RFC3339))
 }
 
 // invalidToken is the error for a request whose token is invalid or was removed after the check.
@@ -93,23 +108,19 @@ func invalidToken() *httpError {
 // logThrottle is the minimum time between two log records about the same kind of overload.
 const logThrottle = 10 * time.Second
 
-// principalOf returns the principal of the token in a request. It compares the token with every
-// configured token, so that the elapsed time reveals nothing.
-func (a *accessControl) principalOf(r *http.Request) (principalID, bool) {
-	tokens := a.policy.Load().tokens
-	if len(tokens) == 0 {
-		return 0, true
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
+// credentialOf returns the credential with this token; nil = the token is not configured. It
+// compares the token with every configured token, so that the elapsed time reveals nothing.
+func (r *accessPolicy) credentialOf(token string) *credential {
 	sum := sha256.Sum256([]byte(token))
-	found, ok := 0, 0
-	for i := range tokens {
-		same := subtle.ConstantTimeCompare(sum[:], tokens[i].sum[:])
-		found = subtle.ConstantTimeSelect(same, int(tokens[i].principal), found)
-		ok |= same
+	found := -1
+	for i := range r.tokens {
+		same := subtle.ConstantTimeCompare(sum[:], r.tokens[i].sum[:])
+		found = subtle.ConstantTimeSelect(same, i, found)
 	}
-	return principalID(found), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
+	if found < 0 || token == "" {
+		return nil
+	}
+	return &r.tokens[found]
 }
 
 // admitOrigin rejects requests of browser pages of other sites, and sets the CORS headers h for
@@ -189,7 +200,7 @@ func (a *accessControl) acceptsOrigin(origin, host string) bool {
 		u.Scheme+"://"+u.Host != strings.ToLower(origin) && u.Scheme+"://"+u.Host != origin {
 		return false
 	}
-	if a.loopback && len(a.policy.Load().tokens) > 0 && isLoopback(hostname(u.Host)) {
+	if a.loopback && !a.policy.Load().isOpen() && isLoopback(hostname(u.Host)) {
 		return true // the page needs a token as well
 	}
 	return strings.EqualFold(u.Host, host) &&

@@ -104,7 +104,7 @@ func TestOriginsBeyondLoopback(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
-	h := newHarness(t, func(o *Options) { o.Loopback, o.Tokens = true, []string{"secret"} })
+	h := newHarness(t, func(o *Options) { o.Loopback, o.Tokens = true, bearerTokens("secret") })
 	origin := map[string]string{"Origin": "http://localhost:6274",
 		"Access-Control-Request-Method": "POST", "Authorization": "-"}
 	res := h.want(testRequest{method: "OPTIONS", header: origin}, 204, "")
@@ -143,7 +143,7 @@ func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
-			o.Tokens = []string{"alpha-token", "beta-token"}
+			o.Tokens = bearerTokens("alpha-token", "beta-token")
 			o.Log = slog.New(slog.NewTextHandler(&log,
 				&slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
@@ -215,7 +215,7 @@ func TestTooManySessions(t *testing.T) {
 
 // One of several tokens can open at most half of the sessions.
 func TestSessionsPerPrincipal(t *testing.T) {
-	h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 3, []string{"a", "b"} })
+	h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 3, bearerTokens("a", "b") })
 	open := func(token string, status int, text string) (session string) {
 		t.Helper()
 		res, body := h.do(testRequest{body: initializeRequest("2025-11-25")}.withHeader(
@@ -355,7 +355,7 @@ func TestViaLoopIsRejected(t *testing.T) {
 
 // A proxy may check the first of two values while a server uses the second.
 func TestHeadersWithTwoValuesAreRejected(t *testing.T) {
-	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha-token"} })
+	h := newHarness(t, func(o *Options) { o.Tokens = bearerTokens("alpha-token") })
 	token := map[string]string{"Authorization": "Bearer alpha-token"}
 	key, _ := h.initialize("2025-11-25", token)
 	for name, values := range map[string][]string{

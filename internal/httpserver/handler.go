@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -17,7 +18,7 @@ type httpExchange struct {
 	srv       *Server
 	w         http.ResponseWriter
 	r         *http.Request
-	principal principalID // principal of an authenticated request
+	principal *principal.Principal // nil = without authentication
 }
 
 // ServeHTTP implements http.Handler.
@@ -111,7 +112,7 @@ func (x *httpExchange) rejectPosted(p *postedMessage, logID string, herr *httpEr
 // request needs no token.
 func (x *httpExchange) rejectOAuth() {
 	text := noOAuthNoToken
-	if len(x.srv.access.policy.Load().tokens) > 0 {
+	if !x.srv.access.policy.Load().isOpen() {
 		text = noOAuthUseToken
 	}
 	x.srv.rejections.note(x.r, newHTTPError(http.StatusNotFound, "%s", text))
@@ -131,7 +132,7 @@ const ServerHeader = "mcp-gateway"
 func (x *httpExchange) serveReadiness() {
 	withNames := x.r.URL.Query().Has("backends")
 	if withNames {
-		if len(x.srv.access.policy.Load().tokens) == 0 {
+		if x.srv.access.policy.Load().isOpen() {
 			x.reject(newHTTPError(http.StatusForbidden,
 				"Forbidden: the names of backends require a token: set auth.tokens"))
 			return

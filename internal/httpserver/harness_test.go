@@ -77,6 +77,14 @@ func (h *harness) retainedBytes() int64 {
 	return q.total
 }
 
+// bearerTokens returns tokens without names.
+func bearerTokens(texts ...string) (all []StaticToken) {
+	for _, t := range texts {
+		all = append(all, StaticToken{Text: t})
+	}
+	return all
+}
+
 // newHarness starts a harness for the duration of the test; change may be nil.
 func newHarness(t *testing.T, change func(*Options)) *harness {
 	h := &harness{T: t, heldRequests: make(chan *peer.Request, 5000),

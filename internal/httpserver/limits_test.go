@@ -102,7 +102,7 @@ func TestRequestsPerPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
-			o.MaxSessions, o.Tokens = 4, []string{"a", "b", "c"}
+			o.MaxSessions, o.Tokens = 4, bearerTokens("a", "b", "c")
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		by := func(token string, tr testRequest) testRequest {

@@ -10,7 +10,9 @@ import (
 // token.
 func TestNoOAuth_F_DOOR_5(t *testing.T) {
 	for _, tokens := range [][]string{nil, {"secret"}} {
-		h := newHarness(t, func(o *Options) { o.Tokens, o.Loopback = tokens, true })
+		h := newHarness(t, func(o *Options) {
+			o.Tokens, o.Loopback = bearerTokens(tokens...), true
+		})
 		for _, tr := range []testRequest{
 			{method: "GET", path: "/.well-known/oauth-protected-resource"},
 			{method: "GET", path: "/.well-known/oauth-protected-resource/mcp"},

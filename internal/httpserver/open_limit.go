@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/quota"
 )
 
@@ -18,37 +19,37 @@ type openLimit struct {
 	logMessage, message string
 	retrySeconds        int
 
-	counter     quota.Counter[principalID]
-	closing     bool      // the Server shuts down
-	lastWarning time.Time // time of the last log record about an overload
+	counter     quota.Counter[string] // by key of the principal
+	closing     bool                  // the Server shuts down
+	lastWarning time.Time             // time of the last log record about an overload
 }
 
 // acquire counts one more item of principal. It returns an error if a limit is reached, the Server
 // shuts down, or the token of the principal was removed. Otherwise the item must be released from
 // the counter.
-func (l *openLimit) acquire(principal principalID) *httpError {
+func (l *openLimit) acquire(p *principal.Principal) *httpError {
 	policy := l.access.policy.Load()
 	switch {
 	case l.closing:
 		return shuttingDown()
-	case !policy.includes(principal):
+	case !policy.includes(p):
 		return invalidToken()
 	}
 	share := policy.share(l.max)
-	switch l.counter.Acquire(principal, l.max, share) {
+	switch l.counter.Acquire(p.Key(), l.max, share) {
 	case quota.Total:
 		return l.refuse(l.message, "max", l.max)
 	case quota.PerKey:
 		return l.refuse(l.message+" under this token",
-			"max", share, "principal", principal.String())
+			append([]any{"max", share}, p.LogAttrs()...)...)
 	}
 	return nil
 }
 
 // isFull reports whether acquire would fail because a limit is reached.
-func (l *openLimit) isFull(principal principalID) bool {
+func (l *openLimit) isFull(p *principal.Principal) bool {
 	share := l.access.policy.Load().share(l.max)
-	return l.counter.Check(principal, l.max, share) != quota.None
+	return l.counter.Check(p.Key(), l.max, share) != quota.None
 }
 
 // refuse returns the error for an overload and logs it, at most once per logThrottle.

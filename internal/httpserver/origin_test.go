@@ -10,7 +10,8 @@ func TestPagesOfOtherPorts_F_SEC_6(t *testing.T) {
 	const other, listed = "http://localhost:3000", "http://localhost:6274"
 	newServer := func(tokens ...string) *harness {
 		return newHarness(t, func(o *Options) {
-			o.Loopback, o.Origins, o.Tokens = true, []string{listed}, tokens
+			o.Loopback, o.Origins, o.Tokens = true, []string{listed},
+				bearerTokens(tokens...)
 		})
 	}
 	open, closed := newServer(), newServer("secret")
@@ -40,7 +41,7 @@ func TestPagesOfOtherPorts_F_SEC_6(t *testing.T) {
 			closed.want(tr.withHeader("Authorization", "-"), 401, "*")
 		}
 	}
-	open.server.UpdateAccess([]string{"secret"}, nil, nil)
+	open.server.UpdateAccess(AccessRules{Tokens: bearerTokens("secret")})
 	open.want(testRequest{body: initializeRequest("2025-11-25")}.withHeader("Origin", other,
 		"Authorization", "Bearer secret"), 200, "*")
 }

@@ -120,7 +120,7 @@ func (x *httpExchange) postToSession(
 // false.
 func (x *httpExchange) finishUndelivered(s *httpSession, p *postedMessage, err error) bool {
 	if err != transport.ErrClosed {
-		x.srv.rejections.report(p.m, SessionInfo{ID: s.logID}, errClientGone)
+		x.srv.rejections.report(p.m, s.info(), errClientGone)
 		return false
 	}
 	herr := sessionNotFound()

@@ -48,7 +48,7 @@ func TestRejectionsAreLogged_F_DOOR_2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		h := newHarness(t, func(o *Options) {
-			o.Tokens = []string{"secret-token"}
+			o.Tokens = bearerTokens("secret-token")
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		valid := func(tr testRequest) testRequest {

@@ -35,6 +35,12 @@ func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 		ConnState:         conns.onStateChange,
 	}
 	srv.sessions.running.Go(func() { srv.sessions.sweep(srv.ctx) })
+	var expiry sync.WaitGroup
+	expiry.Go(func() {
+		srv.access.awaitExpiry(srv.ctx, func() {
+			srv.closeExcluded("closed sessions and requests of expired tokens")
+		})
+	})
 	failed := make(chan error, 1)
 	go func() {
 		if srv.opts.TLS != nil {
@@ -56,6 +62,7 @@ func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	<-failed
 	conns.wait(0)
 	srv.active.close()
+	expiry.Wait()
 	srv.stateless.cancelling.Wait()
 	srv.rejections.flush()
 	if errors.Is(err, http.ErrServerClosed) {

@@ -31,6 +31,7 @@ import (
 	"log/slog"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -60,7 +61,7 @@ type Options struct {
 	// OnRejected is called before the Server itself responds with an error to a message that it has
 	// read or tried to read, and when the client of a request disconnects before delivery. info is
 	// the session, or the request without a session; its ID is "" if there is neither. Its
-	// Principal may be "" if the ID is "" or the session is open. m may be invalid, or empty.
+	// Principal may be nil if the ID is "" or the session is open. m may be invalid, or empty.
 	// OnRejected is called concurrently and must not block; it may be nil.
 	OnRejected      func(info SessionInfo, m wire.Message, err *wire.Error)
 	PendingBackends func() []string // backends that are still starting, for /readyz; nil = none
@@ -83,11 +84,7 @@ type Options struct {
 	// = four times MessageLimit.
 	BacklogLimit int64
 
-	Tokens []string // bearer tokens; none = no authentication
-	// Origins are allowed origins of browser pages, in addition to the gateway's own origin and, if
-	// both Tokens and Loopback are set, to loopback origins.
-	Origins []string
-	Hosts   []string // host names of the gateway, in addition to loopback names
+	AccessRules // see [Server.UpdateAccess]
 	// Via is the name of the gateway in the Via header of the requests that it sends. A request
 	// with this name in Via comes from the gateway itself and is rejected. "" = not checked.
 	Via      string
@@ -117,10 +114,13 @@ type SessionHandler interface {
 type SessionInfo struct {
 	// ID identifies the session, or the request without a session, in logs. It is unique, and does
 	// not give access to a session: the ID of a session is the first half of its Mcp-Session-Id.
-	ID string
-	// Principal identifies the token of the client without revealing it; "" without
-	// authentication.
-	Principal string
+	ID        string
+	Principal *principal.Principal // nil without authentication
+}
+
+// logger returns log with the attributes of the session.
+func (i SessionInfo) logger(log *slog.Logger) *slog.Logger {
+	return log.With("session", i.ID).With(i.Principal.LogAttrs()...)
 }
 
 // A Server is the HTTP server of the gateway. Create it with New.
@@ -164,6 +164,7 @@ func New(o Options) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	access := newAccessControl(&o)
+	o.Tokens = nil // only their hashes are kept
 	srv := &Server{
 		opts: o, log: o.Log, access: access,
 		posts: postReader{limit: o.MessageLimit, quota: bodyQuota{
@@ -188,12 +189,17 @@ func New(o Options) *Server {
 }
 
 // UpdateAccess replaces the tokens, origins and hosts. Sessions and requests of remaining tokens
-// continue. UpdateAccess closes the sessions and requests of removed tokens and, if the first token
-// is added, the sessions and requests without a token. A token that was the only token at the start
-// has the principal 0: if it is removed and no token remains, its sessions continue. UpdateAccess
-// does not wait for the end of what it closes.
-func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
-	srv.access.update(tokens, origins, hosts)
+// continue. UpdateAccess closes the sessions and requests of tokens that were removed, have
+// expired, or have another name or profile, and, if the first token is added, the sessions and
+// requests without a token. It does not wait for the end of what it closes.
+func (srv *Server) UpdateAccess(a AccessRules) {
+	srv.access.update(a)
+	srv.closeExcluded("closed sessions and requests of removed tokens")
+}
+
+// closeExcluded closes the sessions and requests that the policy no longer allows, and logs their
+// number.
+func (srv *Server) closeExcluded(message string) {
 	// The tables check the policy under their locks: what they accept from now on is allowed.
 	policy, closed := srv.access.policy.Load(), 0
 	for _, s := range srv.sessions.all() {
@@ -209,6 +215,6 @@ func (srv *Server) UpdateAccess(tokens, origins, hosts []string) {
 		}
 	}
 	if closed > 0 {
-		srv.log.Info("closed sessions and requests of removed tokens", "records", closed)
+		srv.log.Info(message, "records", closed)
 	}
 }

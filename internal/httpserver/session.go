@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -21,7 +23,7 @@ type httpSession struct {
 	server    *Server
 	key       string // Mcp-Session-Id, secret
 	logID     string // id in logs
-	principal principalID
+	principal *principal.Principal
 
 	deliverMu sync.Mutex     // held while handler receives a message
 	handler   SessionHandler // guarded by deliverMu
@@ -40,16 +42,24 @@ type httpSession struct {
 type sessionEnd struct{ reason error } // argument of SessionHandler.Closed
 
 // newSession returns a session that is not registered. httpSSE is the transport.
-func newSession(srv *Server, principal principalID, httpSSE bool) *httpSession {
+func newSession(srv *Server, p *principal.Principal, httpSSE bool) *httpSession {
 	s := &httpSession{
-		server: srv, principal: principal, streams: newStreamSet(httpSSE),
+		server: srv, principal: p, streams: newStreamSet(httpSSE),
 		activity: sessionActivity{lastActive: time.Now()},
 	}
 	s.key, s.logID = newSessionKey()
-	s.backlog.disconnect, s.backlog.logID = s.disconnect, s.logID
+	s.backlog.disconnect, s.backlog.client = s.disconnect, s.info()
 	s.retainer.drop = s.dropRetained
 	return s
 }
+
+func (s *httpSession) info() SessionInfo {
+	return SessionInfo{ID: s.logID, Principal: s.principal}
+}
+
+// logger returns the logger of the session. It is created on demand, because most sessions log
+// little.
+func (s *httpSession) logger() *slog.Logger { return s.info().logger(s.server.log) }
 
 // isHTTPSSE reports whether the transport is HTTP+SSE: the session has one stream, and lasts as
 // long as the stream.
@@ -191,7 +201,7 @@ func (s *httpSession) deliver(ctx context.Context, p *postedMessage, st *sseStre
 	}
 	defer func() { // otherwise net/http recovers, and the session stays in an unknown state
 		if panicValue := recover(); panicValue != nil {
-			s.server.log.Error("session closed after a panic", "session", s.logID,
+			s.logger().Error("session closed after a panic",
 				"err", fmt.Sprintf("%v\n%s", panicValue, debug.Stack()))
 			s.closeWith(errPanic)
 		}

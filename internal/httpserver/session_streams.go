@@ -37,7 +37,7 @@ func (s *httpSession) Write(m wire.Message, relatedTo wire.ID) error {
 		return transport.ErrFull
 	}
 	if s.handshake.noteResponse(m) {
-		s.server.log.Debug("session opened", "session", s.logID, "revision", s.handshake.revision)
+		s.logger().Debug("session opened", "revision", s.handshake.revision)
 	}
 	s.leases.noteResponse(m)
 	s.streams.write(st, m)
@@ -138,7 +138,7 @@ func (s *httpSession) attachStream(
 	}
 	st = s.streams.standalone
 	if st.writer != nil {
-		s.server.log.Debug("standalone stream replaced by a newer one", "session", s.logID)
+		s.logger().Debug("standalone stream replaced by a newer one")
 	}
 	s.streams.attach(st, sw)
 	if s.handshake.features().PrimingEvents {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/transport"
 )
 
@@ -33,7 +34,7 @@ func (t *sessionTable) open(s *httpSession) *httpError {
 	if herr := t.register(s); herr != nil {
 		return herr
 	}
-	s.handler = t.openHandler(SessionInfo{ID: s.logID, Principal: s.principal.String()}, s)
+	s.handler = t.openHandler(s.info(), s)
 	return nil
 }
 
@@ -51,10 +52,10 @@ func (t *sessionTable) register(s *httpSession) *httpError {
 
 // find returns the session with this key; nil if the key is unknown, or belongs to a session of
 // another principal or transport.
-func (t *sessionTable) find(key string, principal principalID, httpSSE bool) *httpSession {
+func (t *sessionTable) find(key string, p *principal.Principal, httpSSE bool) *httpSession {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s := t.sessions[key]; s != nil && s.principal == principal && s.isHTTPSSE() == httpSSE {
+	if s := t.sessions[key]; s != nil && s.principal.Is(p) && s.isHTTPSSE() == httpSSE {
 		return s
 	}
 	return nil
@@ -68,7 +69,7 @@ func (t *sessionTable) unregister(s *httpSession) {
 		return
 	}
 	delete(t.sessions, s.key)
-	t.limit.counter.Release(s.principal)
+	t.limit.counter.Release(s.principal.Key())
 	go func() {
 		defer t.running.Done()
 		s.currentHandler().Closed(s.reason())

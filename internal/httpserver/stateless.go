@@ -87,7 +87,7 @@ func (t *statelessTable) remove(e *statelessExchange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.exchanges, e)
-	t.limit.counter.Release(e.principal)
+	t.limit.counter.Release(e.principal.Key())
 	t.released.Broadcast()
 }
 

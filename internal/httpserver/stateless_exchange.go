@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -21,7 +22,7 @@ import (
 // its POST. All of its work, except Write and Close, is done on the goroutine of the HTTP request.
 type statelessExchange struct {
 	server    *Server
-	principal principalID
+	principal *principal.Principal
 	logID     string // id in logs
 	request   wire.Message
 	jsonOnly  bool // the client does not accept events
@@ -52,7 +53,7 @@ func newStatelessExchange(x *httpExchange, p *postedMessage) *statelessExchange 
 		server: x.srv, logID: newLogID(), principal: x.principal, request: p.m,
 		jsonOnly: p.accept == acceptJSON, status: http.StatusOK, writer: newStreamWriter(x.w),
 	}
-	e.backlog.disconnect, e.backlog.logID = e.disconnect, e.logID
+	e.backlog.disconnect, e.backlog.client = e.disconnect, e.info()
 	return e
 }
 
@@ -77,7 +78,7 @@ const (
 func (e *statelessExchange) call() {
 	defer func() {
 		if panicValue := recover(); panicValue != nil {
-			e.server.log.Error("request closed after a panic", "session", e.logID,
+			e.info().logger(e.server.log).Error("request closed after a panic",
 				"err", fmt.Sprintf("%v\n%s", panicValue, debug.Stack()))
 			_ = e.Close()
 		}
@@ -95,7 +96,7 @@ func (e *statelessExchange) call() {
 }
 
 func (e *statelessExchange) info() SessionInfo {
-	return SessionInfo{ID: e.logID, Principal: e.principal.String()}
+	return SessionInfo{ID: e.logID, Principal: e.principal}
 }
 
 // errNoServerRequests is the error of Write for a request or batch, which clients without a session

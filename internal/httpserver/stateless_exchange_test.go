@@ -394,7 +394,7 @@ func TestRequestsWithoutResponseAreCancelled(t *testing.T) {
 		var got []string
 		out := make(map[string]transport.Writer)
 		h := newHarness(t, func(o *Options) {
-			o.Tokens = []string{"a", "b"}
+			o.Tokens = bearerTokens("a", "b")
 			o.ServeRequest = func(_ SessionInfo, m wire.Message, w transport.Writer) func() {
 				mu.Lock()
 				defer mu.Unlock()
@@ -425,7 +425,7 @@ func TestRequestsWithoutResponseAreCancelled(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		h.server.UpdateAccess([]string{"b"}, nil, nil)
+		h.server.UpdateAccess(AccessRules{Tokens: bearerTokens("b")})
 		synctest.Wait()
 		h.stop()
 		all.Wait()

@@ -52,7 +52,7 @@ func (tr testRequest) withRevision(date string) testRequest {
 // The status, id and code of the response for each check of a stateless request.
 func TestStatelessChecks(t *testing.T) {
 	h := newHarness(t, func(o *Options) {
-		o.Loopback, o.Tokens = true, []string{"secret"}
+		o.Loopback, o.Tokens = true, bearerTokens("secret")
 		o.ValidateHeaders = func(m wire.Message, get func(string) []string) *wire.Error {
 			switch {
 			case m.Method() == "initialize" || m.Method() == "ping":
@@ -274,7 +274,7 @@ func TestStatelessRequestsAreIndependent(t *testing.T) {
 		for range 10 {
 			handler := <-h.handlers
 			names[handler.ID] = true
-			if !handler.stateless || handler.Principal != "" || len(handler.ID) != 32 {
+			if !handler.stateless || handler.Principal != nil || len(handler.ID) != 32 {
 				t.Errorf("%+v", handler.SessionInfo)
 			}
 		}
@@ -295,16 +295,17 @@ func TestLongRequestWithoutSession(t *testing.T) {
 }
 
 func TestPrincipals(t *testing.T) {
-	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
+	h := newHarness(t, func(o *Options) { o.Tokens = bearerTokens("alpha", "beta") })
 	for token, want := range map[string]string{"alpha": "1", "beta": "2"} {
 		h.want(statelessRequest("1", "echo", "").withHeader("Authorization", "Bearer "+token), 200,
 			"*")
-		if handler := <-h.handlers; handler.Principal != want {
-			t.Errorf("token %s: principal %q", token, handler.Principal)
+		if handler := <-h.handlers; handler.Principal.Name() != want {
+			t.Errorf("token %s: principal %q", token, handler.Principal.Name())
 		}
 		if _, handler := h.initialize("2025-11-25",
-			map[string]string{"Authorization": "Bearer " + token}); handler.Principal != want {
-			t.Errorf("token %s: principal %q in a session", token, handler.Principal)
+			map[string]string{"Authorization": "Bearer " + token}); handler.Principal.Name() != want {
+			t.Errorf("token %s: principal %q in a session", token,
+				handler.Principal.Name())
 		}
 	}
 }

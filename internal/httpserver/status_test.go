@@ -247,7 +247,7 @@ func TestHealth_F_SEC_12(t *testing.T) {
 	newServer := func(tokens ...string) *harness {
 		return newHarness(t, func(o *Options) {
 			o.PendingBackends = func() []string { return waiting }
-			o.Tokens = tokens
+			o.Tokens = bearerTokens(tokens...)
 			o.Loopback = true
 		})
 	}

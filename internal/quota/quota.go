@@ -10,22 +10,6 @@ import (
 // Half returns half of limit, rounded up. It is the usual limit of one key.
 func Half(limit int) int { return (limit + 1) / 2 }
 
-// Share returns the part of limit that one principal may use: half of it, so that one principal
-// leaves room for the others. Without authentication, all clients have the principal "", and the
-// share is the whole limit.
-func Share(principal string, limit int) int {
-	if principal == "" {
-		return limit
-	}
-	return Half(limit)
-}
-
-// AcquireShare counts one more item of a principal. It returns false if all principals together
-// have reached limit, or the principal has reached its Share.
-func AcquireShare(c *Counter[string], principal string, limit int) bool {
-	return c.Acquire(principal, limit, Share(principal, limit)) == None
-}
-
 // An Excess identifies the limit that is reached.
 type Excess int
 

@@ -43,7 +43,7 @@ func TestCertificateFromPipeIsReadOnce(t *testing.T) {
 // tokensOnly is a Target that returns the configured tokens and does nothing else.
 type tokensOnly struct{ Target }
 
-func (tokensOnly) Tokens(_ *config.Loaded, c *config.Config) ([]string, error) {
+func (tokensOnly) Tokens(_ *config.Loaded, c *config.Config) ([]config.Token, error) {
 	return c.Auth.Tokens, nil
 }
 
@@ -91,4 +91,4 @@ func TestCertificateFromSilentPipe(t *testing.T) {
 // noServer is an HTTPServer that does nothing.
 type noServer struct{}
 
-func (noServer) UpdateAccess(_, _, _ []string) {}
+func (noServer) UpdateAccess(*config.Config, []config.Token) {}

@@ -27,7 +27,7 @@ import (
 type Target interface {
 	// Tokens returns the tokens that the HTTP server accepts under c. Errors contain positions in
 	// l.
-	Tokens(l *config.Loaded, c *config.Config) ([]string, error)
+	Tokens(l *config.Loaded, c *config.Config) ([]config.Token, error)
 	// SetSecrets makes these the secrets that logs, errors and audit records mask.
 	SetSecrets(secrets []string)
 	// SetLogLevel sets the log level of c.
@@ -45,8 +45,9 @@ type Target interface {
 
 // An HTTPServer is the HTTP server of the gateway.
 type HTTPServer interface {
-	// UpdateAccess replaces the tokens, and the permitted values of the headers Origin and Host.
-	UpdateAccess(tokens, origins, hosts []string)
+	// UpdateAccess makes the server accept these tokens, and the values that c permits of the
+	// headers Origin and Host.
+	UpdateAccess(c *config.Config, tokens []config.Token)
 }
 
 // Options are the dependencies of a Reloader. Flags, SearchPaths, TrustDir and Server are optional.
@@ -454,12 +455,16 @@ func (r *Reloader) apply(
 	ctx context.Context, next *config.Loaded, changes config.Changes, pair *certificate,
 ) {
 	c := r.current.Effective(next.Config, changes)
-	var tokens []string
+	var tokens []config.Token
 	var err error
 	if r.Server != nil {
 		tokens, err = r.Target.Tokens(next, c)
 	}
-	r.Target.SetSecrets(slices.Concat(config.Secrets(next.Config), config.Secrets(c), tokens))
+	secrets := slices.Concat(config.Secrets(next.Config), config.Secrets(c))
+	for _, t := range tokens {
+		secrets = append(secrets, t.Text)
+	}
+	r.Target.SetSecrets(secrets)
 	if pair != nil {
 		r.Certificate.Store(pair)
 	}
@@ -469,7 +474,7 @@ func (r *Reloader) apply(
 		r.log.Error("tokens not reloaded: keeping the previous tokens, origins and hosts",
 			"err", err)
 	default:
-		r.Server.UpdateAccess(tokens, c.Origins, c.Hosts)
+		r.Server.UpdateAccess(c, tokens)
 	}
 	r.Target.SetLogLevel(c)
 	before := r.current

@@ -18,7 +18,7 @@ import (
 // without this binding a client could continue the call of another client.
 type Ticket struct {
 	Kind      string // one of the constants below
-	Principal string // principal of the client that got the ticket
+	Principal string // key of the principal of the client that got the ticket
 	Backend   string // backend of the call
 	// ServerKey identifies the server that ran when the ticket was issued; see [peer.Call].
 	ServerKey string    `json:"Program"`

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/quota"
 )
 
@@ -25,7 +26,7 @@ var ErrTooManyReruns = errors.New("too many calls were sent again recently; retr
 // until the tickets expire, so that all tickets of a rerun together are valid for one run. The
 // zero value is empty.
 type UsedTickets struct {
-	counter quota.Counter[string]
+	counter quota.Counter[string] // by key of the principal
 
 	mu   sync.Mutex
 	used map[string]bool
@@ -34,7 +35,7 @@ type UsedTickets struct {
 // A RerunClaim identifies a rerun. All tickets of one call are for the same rerun.
 type RerunClaim struct {
 	ID        string
-	Principal string
+	Principal *principal.Principal
 	Until     time.Time // latest expiry of its tickets
 }
 
@@ -46,7 +47,7 @@ func (r *UsedTickets) Claim(t *RerunClaim) error {
 	switch {
 	case r.used[t.ID]:
 		return ErrAlreadyContinued
-	case !quota.AcquireShare(&r.counter, t.Principal, maxReruns):
+	case !t.Principal.AcquireShare(&r.counter, maxReruns):
 		return ErrTooManyReruns
 	case r.used == nil:
 		r.used = make(map[string]bool)
@@ -56,7 +57,7 @@ func (r *UsedTickets) Claim(t *RerunClaim) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.used, t.ID)
-		r.counter.Release(t.Principal)
+		r.counter.Release(t.Principal.Key())
 	})
 	return nil
 }

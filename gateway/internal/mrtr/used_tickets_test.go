@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpgateway/internal/principal"
 )
 
 // The number of used tickets is bounded, one principal gets half, and no used ticket is removed
@@ -13,11 +15,11 @@ import (
 func TestUsedTickets_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r UsedTickets
-		want := func(id, principal string, want error) {
+		want := func(id, name string, want error) {
 			t.Helper()
-			if err := r.Claim(&RerunClaim{id, principal, time.Now().Add(time.Minute)}); err !=
-				want {
-				t.Fatalf("%s of %s: %v, want %v", id, principal, err, want)
+			p := principal.FromToken(principal.TokenIdentity{Name: name})
+			if err := r.Claim(&RerunClaim{id, p, time.Now().Add(time.Minute)}); err != want {
+				t.Fatalf("%s of %s: %v, want %v", id, name, err, want)
 			}
 		}
 		for n := range maxReruns / 2 {

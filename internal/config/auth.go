@@ -1,0 +1,158 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"mcpgateway/internal/lazy"
+)
+
+// Auth configures the access over HTTP.
+type Auth struct {
+	// Tokens are bearer tokens. Each token gives access; no tokens = access without a token.
+	Tokens []Token `koanf:"tokens"`
+	// TokenVariable is the variable whose value is the first token; "" = there is no token, or the
+	// token is not exactly the value of one variable.
+	TokenVariable string `koanf:"-"`
+}
+
+// A Token is a bearer token for clients. In the file it is a mapping with these keys, or only the
+// text of the token.
+type Token struct {
+	// Name is the name of the holder in logs and audit records: a letter, followed by letters,
+	// digits and . _ @ -, at most 64 characters, unique. "" = the token has a number instead.
+	Name string `koanf:"name"`
+	// Text is the token: at least 16 characters, all visible ASCII; or AutoToken.
+	Text string `koanf:"token"`
+	// Profile is the name of the profile of the holder; "" = none.
+	Profile string `koanf:"profile"`
+	// Expires is the time from which the token is refused; zero = never.
+	Expires time.Time `koanf:"expires" json:",omitzero"`
+}
+
+// AutoToken represents a token that the gateway generates and stores in the state directory.
+const AutoToken = "auto"
+
+// minTokenLength is the minimum number of characters of a token. A shorter token can be guessed, or
+// is probably a password that a person has chosen.
+const minTokenLength = 16
+
+var visibleASCII = lazy.Regexp(`^[!-~]+$`)
+
+// IsToken reports whether text is a valid token.
+func IsToken(text string) bool {
+	return len(text) >= minTokenLength && visibleASCII().MatchString(text)
+}
+
+// AutoToken returns the index of the token AutoToken; -1 = there is none.
+func (a *Auth) AutoToken() int {
+	for i, t := range a.Tokens {
+		if t.Text == AutoToken {
+			return i
+		}
+	}
+	return -1
+}
+
+// tokenNameForm describes the form of a token's name.
+const tokenNameForm = "must begin with a letter, and have letters, digits and . _ @ - only, " +
+	"at most 64 of them"
+
+var tokenName = lazy.Regexp(`^[A-Za-z][A-Za-z0-9._@-]{0,63}$`)
+
+// tokens checks the tokens. Its errors do not contain a token.
+func (c *checker) tokens(tokens []Token) {
+	const hint = "openssl rand -hex 32 makes a good one; auto has the gateway make one"
+	texts, names := make(map[string]int), make(map[string]bool)
+	for i, t := range tokens {
+		item := fmt.Sprintf("auth.tokens[%d]", i)
+		at := c.tokenPath(i)
+		first, again := texts[t.Text]
+		switch {
+		case c.reported[item] || c.reported[at]:
+		case t.Text == "" && at != item && !c.isGiven(at):
+			c.fail(item, "requires token", hint)
+		case t.Text == "":
+			c.fail(at, "is empty", hint)
+		case !visibleASCII().MatchString(t.Text):
+			c.fail(at, "must consist of visible ASCII characters, without spaces", hint)
+		case len(t.Text) < minTokenLength && t.Text != AutoToken:
+			c.fail(at, fmt.Sprintf("must have at least %d characters, or it can be guessed",
+				minTokenLength), hint)
+		case again:
+			c.fail(at, fmt.Sprintf("is the same as auth.tokens[%d]", first),
+				"give each client its own, or leave one out")
+		default:
+			texts[t.Text] = i
+		}
+		c.tokenName(t.Name, item+".name", names)
+		if c.isGiven(item + ".profile") {
+			c.profile(t.Profile, item+".profile")
+		}
+	}
+}
+
+// tokenPath returns the path of the text of a token: of its key token, or of the item if the token
+// is only a text.
+func (c *checker) tokenPath(i int) string {
+	item := fmt.Sprintf("auth.tokens[%d]", i)
+	for _, f := range fields(tokenType) {
+		if c.isGiven(joinPath(item, f.key)) {
+			return item + ".token"
+		}
+	}
+	return item
+}
+
+// tokenName checks the name of a token. names contains the names of the previous tokens.
+func (c *checker) tokenName(name, at string, names map[string]bool) {
+	switch {
+	case c.reported[at] || !c.isGiven(at):
+	case !tokenName().MatchString(name):
+		c.fail(at, tokenNameForm+c.not(at), "")
+	case names[name]:
+		c.fail(at, "is the name of another token", "give each token its own name")
+	default:
+		names[name] = true
+	}
+}
+
+// profile checks the name of a profile that a token selects.
+func (c *checker) profile(name, at string) {
+	switch {
+	case c.reported[at]:
+	case name == "":
+		c.fail(at, "is empty", "leave the key out")
+	default:
+		c.fail(at, fmt.Sprintf("there is no profile %q", name), "leave the key out")
+	}
+}
+
+// expiredTokens returns one warning for each token that is refused because it has expired at the
+// time now.
+func (c *checker) expiredTokens(tokens []Token, now time.Time) (all []string) {
+	for i, t := range tokens {
+		if t.Expires.IsZero() || now.Before(t.Expires) {
+			continue
+		}
+		e := c.errorAt(fmt.Sprintf("auth.tokens[%d].expires", i))
+		e.Problem = "the token has expired, and is refused: replace it, or remove it"
+		all = append(all, e.Error())
+	}
+	return all
+}
+
+// parseTime parses a time in the form of RFC 3339, or a date, which stands for the end of the day
+// in UTC.
+func parseTime(text string) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	day, err := time.Parse(time.DateOnly, strings.TrimSpace(text))
+	if err != nil {
+		return time.Time{}, errors.New("must be " + expectedForm(timeType))
+	}
+	return day.AddDate(0, 0, 1), nil
+}

@@ -1,0 +1,162 @@
+// Package principal has the identity of an authenticated client. The HTTP server determines the
+// identity of each request; the gateway binds sessions, tasks, tickets and shares of limits to it.
+package principal
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"mcpgateway/internal/quota"
+	"mcpgateway/internal/text"
+)
+
+// A Principal is the authenticated identity of a client: the token of the configuration that it
+// sends, or the subject of its OAuth access token. A Principal is immutable. All methods may be
+// called on a nil *Principal, which is the client without authentication.
+type Principal struct {
+	key, name        string
+	profiles, scopes []string
+	only             bool
+}
+
+// A TokenIdentity describes a bearer token of the configuration.
+type TokenIdentity struct {
+	Name string // unique among the tokens; "" = the token has no name
+	// Sum is the SHA-256 hash of a token. It identifies a token without a name.
+	Sum [sha256.Size]byte
+	// Number is the name in logs of a token without a name; 0 = no name.
+	Number  int
+	Profile string // "" = none
+	// Only is true if no other principal has access. The principal may then use the whole of each
+	// limit.
+	Only bool
+}
+
+// FromToken returns the principal that holds a token.
+func FromToken(t TokenIdentity) *Principal {
+	p := &Principal{key: "token:" + t.Name, name: t.Name, only: t.Only}
+	if t.Name == "" {
+		p.key = "token-sha256:" + hex.EncodeToString(t.Sum[:])
+		if t.Number > 0 {
+			p.name = strconv.Itoa(t.Number)
+		}
+	}
+	if t.Profile != "" {
+		p.profiles = []string{t.Profile}
+	}
+	return p
+}
+
+// A Subject is the subject of an access token that an authorization server has issued.
+type Subject struct {
+	Issuer string // identifier of the authorization server
+	// ID identifies the user at the issuer, or the client itself if IsClient is true.
+	ID       string
+	IsClient bool
+	Scopes   []string
+}
+
+// FromSubject returns the principal of a subject. Its name is "oauth:" or "oauth-client:" and the
+// id of the subject, without line breaks and other characters that a log must not contain, and
+// shortened. The name of a token contains no colon, so that names of tokens and subjects differ.
+func FromSubject(s Subject) *Principal {
+	kind := "oauth:"
+	if s.IsClient {
+		kind = "oauth-client:"
+	}
+	// The issuer and the subject are hashed separately, so that no other pair has the same key.
+	issuer, subject := sha256.Sum256([]byte(s.Issuer)), sha256.Sum256([]byte(s.ID))
+	id := hex.EncodeToString(subject[:])
+	name := clean(s.ID)
+	if name != s.ID { // other subjects may have the same cleaned name
+		name += "~" + id[:8]
+	}
+	return &Principal{
+		key: kind + hex.EncodeToString(issuer[:16]) + ":" + id, name: kind + name,
+		scopes: slices.Clone(s.Scopes),
+	}
+}
+
+// maxSubjectName is the maximum number of bytes of the id of a subject in a name.
+const maxSubjectName = 128
+
+// clean returns untrusted text in a form that is safe in logs and bounded.
+func clean(id string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsGraphic(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar {
+			return '?'
+		}
+		return r
+	}, text.Truncate(id, maxSubjectName))
+}
+
+// Key identifies the principal; "" without authentication. Different identities have different
+// keys. A key stays the same when the gateway restarts, contains no secret and no untrusted text,
+// and has at most 128 bytes.
+func (p *Principal) Key() string {
+	if p == nil {
+		return ""
+	}
+	return p.key
+}
+
+// Name is the name of the principal in logs and audit records. It is "" without authentication, and
+// for a token without a name that was the only token at the start.
+func (p *Principal) Name() string {
+	if p == nil {
+		return ""
+	}
+	return p.name
+}
+
+// Profiles returns the names of the profiles that are selected for the principal; nil = none. The
+// caller must not change the result.
+func (p *Principal) Profiles() []string {
+	if p == nil {
+		return nil
+	}
+	return p.profiles
+}
+
+// Scopes returns the OAuth scopes of the access token; nil = none. The caller must not change the
+// result.
+func (p *Principal) Scopes() []string {
+	if p == nil {
+		return nil
+	}
+	return p.scopes
+}
+
+// Is reports whether p and other have the same identity.
+func (p *Principal) Is(other *Principal) bool { return p.Key() == other.Key() }
+
+// IsOnly reports whether no other principal had access when p was created. It is true without
+// authentication.
+func (p *Principal) IsOnly() bool { return p == nil || p.only }
+
+// Share returns the part of limit that the principal may use: the whole limit if it is the only
+// one, otherwise half, so that one principal leaves room for the others.
+func (p *Principal) Share(limit int) int {
+	if p.IsOnly() {
+		return limit
+	}
+	return quota.Half(limit)
+}
+
+// AcquireShare counts one more item of the principal under its Key. It returns false if all
+// principals together have reached limit, or the principal has reached its Share.
+func (p *Principal) AcquireShare(c *quota.Counter[string], limit int) bool {
+	return c.Acquire(p.Key(), limit, p.Share(limit)) == quota.None
+}
+
+// LogAttrs returns the key and value that log records of the principal have; nil = none.
+func (p *Principal) LogAttrs() []any {
+	if p.Name() == "" {
+		return nil
+	}
+	return []any{"principal", p.Name()}
+}
