@@ -152,7 +152,7 @@ func expandedSecrets(path, variable, value string) []string {
 	return slices.Compact(all)
 }
 
-// isSecretKey reports whether the key at path, which is outside of backends, has a secret value.
+// isSecretKey reports whether the key at path, other than a variable or header, has a secret value.
 func isSecretKey(path string) bool {
 	return strings.HasSuffix(path, ".oauth.client_secret") ||
 		strings.HasPrefix(path, "auth.tokens[") &&
