@@ -52,8 +52,8 @@ var allowedImports = map[string][]string{
 	"internal/peer":     {"idmap", "internal/protocol", "internal/transport", "internal/wire"},
 	// the engine: gateway and backends do not import each other
 	"gateway/internal/mrtr": {
-		"catalog", "internal/peer", "internal/principal", "internal/protocol", "internal/quota",
-		"internal/text", "internal/wire",
+		"catalog", "internal/contract", "internal/peer", "internal/principal", "internal/protocol",
+		"internal/quota", "internal/text", "internal/wire",
 	},
 	"gateway": {
 		"catalog", "gateway/internal/mrtr", "internal/audit", "internal/contract", "internal/peer",

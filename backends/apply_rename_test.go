@@ -15,8 +15,8 @@ func TestApply_FiltersOfTwoRenamedBackends(t *testing.T) {
 	for i := range all {
 		all[i].Command = all[0].Command
 	}
-	all[2].Tools = config.Filter{Deny: []string{"t"}}
-	all[3].Tools = config.Filter{Deny: []string{"v"}}
+	all[2].Tools = config.ToolSettings{Deny: []string{"t"}}
+	all[3].Tools = config.ToolSettings{Deny: []string{"v"}}
 	withHarness(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *harness) {
 		h.nextProcess("a").ServeStartup("t", "u")
 		h.nextProcess("b").ServeStartup("v", "w")

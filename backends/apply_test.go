@@ -536,7 +536,7 @@ func TestApply_OnSlowStart(t *testing.T) {
 func TestApply_FiltersOfARenamedBackendThatIsSlow(t *testing.T) {
 	all := legacyBackends("a", "b")
 	all[1].Command = all[0].Command
-	all[1].Tools = config.Filter{Deny: []string{"t"}}
+	all[1].Tools = config.ToolSettings{Deny: []string{"t"}}
 	withHarness(t, backends.Options{Backends: all[:1]}, func(t *testing.T, h *harness) {
 		old := h.nextProcess("a")
 		old.ServeStartup("t", "u")

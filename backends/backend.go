@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"mcpgateway/backends/internal/loglimit"
@@ -181,7 +180,7 @@ func (b *Backend) conns() []*backendConn {
 // unchanged.
 func (b *Backend) setFilters(f config.Filters) bool {
 	previous := b.filters.inForce.Load()
-	if slices.EqualFunc(previous.All(), f.All(), config.Filter.Equal) {
+	if previous.Equal(f) {
 		return false
 	}
 	b.logUnmatched(b.lists.setFilters(f))

@@ -62,14 +62,20 @@ func newCall(s *Set, backend string, r contract.BackendRequest,
 // subscribes reports whether the call is a resources/subscribe.
 func (q *queuedCall) subscribes() bool { return q.subscription != nil && !q.subscription.ends }
 
-// Send implements contract.BackendCall.
+// Send implements contract.BackendCall. A call about which the user has to be asked is not queued,
+// so that the user is asked at once, and the call does not occupy a place while the user thinks.
 func (q *queuedCall) Send() {
 	t := q.set.current()
-	if b := t.byName[q.name]; b != nil {
-		b.submit(q)
-	} else {
+	b := t.byName[q.name]
+	if b == nil {
 		q.fail(t.whyAbsent(q.name))
+		return
 	}
+	if err := b.filters.check(&q.request); isA[*contract.QuestionError](err) {
+		q.fail(err)
+		return
+	}
+	b.submit(q)
 }
 
 // Cancel implements contract.BackendCall.

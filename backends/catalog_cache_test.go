@@ -33,7 +33,7 @@ func TestCache_StoresCatalog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state", "mcp-gateway") // created by the first write
 	const tools = `{"tools":[{"name":"búsqueda", "x-unknown":1.10,"inputSchema":{"type":"object"},"description":"<\u003c>"},{"name":"hidden","inputSchema":{"type":"object"}}]}`
 	o := backends.Options{Backends: legacyBackends("a", "b"), StateDir: dir}
-	o.Backends[0].Tools = config.Filter{Deny: []string{"hidden"}}
+	o.Backends[0].Tools = config.ToolSettings{Deny: []string{"hidden"}}
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		if _, err := os.Stat(dir); err == nil {
 			t.Error("the directory was created before the first write")
@@ -57,7 +57,7 @@ func TestCache_StoresCatalog(t *testing.T) {
 		t.Errorf("kept %s\nwant %s", text, want)
 	}
 
-	o.Backends[0].Tools = config.Filter{} // the filters apply to the cached list
+	o.Backends[0].Tools = config.ToolSettings{} // the filters apply to the cached list
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		h.wantNames("b_squeda", "hidden")
 		v := h.View()

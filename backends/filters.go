@@ -38,13 +38,33 @@ func (f *filterSet) permitsEntry(k catalog.Kind, own string) bool {
 	return filter.Permits(own)
 }
 
-// permits reports whether the filters permit a request. It is called immediately before the request
-// is written. Without filters it does not parse the request, and allocates nothing. Requests that
-// name no tool, prompt or resource are permitted. A request that ends something, such as
-// resources/unsubscribe, and a request about a task are also permitted, because the filters
-// permitted the request that created the subscription or the task.
-func (f *filterSet) permits(r *contract.BackendRequest) bool {
+// check returns an error if a request must not be sent: [contract.ErrForbidden] if the filters do
+// not permit it, or a *[contract.QuestionError] if the client's user has to confirm it first and
+// has not. It is called immediately before the request is written, so that no spelling of a name,
+// no wait in a queue and no reload avoids it. If nothing is configured, it does not parse the
+// request, and allocates nothing.
+func (f *filterSet) check(r *contract.BackendRequest) error {
 	all := f.inForce.Load()
+	switch {
+	case !permits(all, r):
+		return contract.ErrForbidden
+	case len(all.Confirm) > 0 && r.Consents&contract.Confirmed == 0 &&
+		r.Message.Method() == protocol.MethodToolsCall && all.MustConfirm(ownName(r)):
+		return errUnconfirmed
+	}
+	return nil
+}
+
+var errUnconfirmed = &contract.QuestionError{Asks: contract.Confirmed}
+
+// permits reports whether the filters permit a request.
+func (f *filterSet) permits(r *contract.BackendRequest) bool { return permits(f.inForce.Load(), r) }
+
+// permits reports whether filters permit a request. Requests that name no tool, prompt or resource
+// are permitted. A request that ends something, such as resources/unsubscribe, and a request about
+// a task are also permitted, because the filters permitted the request that created the
+// subscription or the task.
+func permits(all *config.Filters, r *contract.BackendRequest) bool {
 	if all.Tools.IsZero() && all.Prompts.IsZero() && all.Resources.IsZero() {
 		return true
 	}

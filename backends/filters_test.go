@@ -241,6 +241,12 @@ func TestUnmatchedGlobsOfChangedFilter_F_CLI_5(t *testing.T) {
 			`resources.deny "x:y"`}; !slices.Equal(got, want) {
 			t.Errorf("unmatched %q, want %q", got, want)
 		}
+		b := all[0]
+		b.Tools.Confirm = []string{"t", "del*"}
+		<-h.startApply(change(b))
+		if got := h.status("a").Unmatched; !slices.Equal(got, []string{`tools.confirm "del*"`}) {
+			t.Errorf("unmatched %q", got)
+		}
 		<-h.startApply(change(all[0]))
 		if got := h.status("a").Unmatched; len(got) > 0 {
 			t.Errorf("unmatched %q", got)

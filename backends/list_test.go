@@ -298,7 +298,7 @@ func TestLookAlikes_F_CFG_1(t *testing.T) {
 // denied can be called if the glob misspells its name.
 func TestUnmatchedGlobsAreLogged(t *testing.T) {
 	o := backends.Options{Backends: legacyBackends("a")}
-	o.Backends[0].Tools = config.Filter{Allow: []string{"t*", "x?"},
+	o.Backends[0].Tools = config.ToolSettings{Allow: []string{"t*", "x?"},
 		Deny: []string{"tdelete", "t_delete"}}
 	withHarness(t, o, func(t *testing.T, h *harness) {
 		wantLogged := func(times int, want ...string) {

@@ -288,6 +288,9 @@ func (l *lists) updateUnmatchedLocked() (texts []string) {
 			names = append(names, item.Original)
 		}
 		globs := of.filter.Unmatched(of.key, names)
+		if of.kind == catalog.Tools {
+			globs = append(globs, config.Unmatched("tools.confirm", f.Confirm, names)...)
+		}
 		if slices.ContainsFunc(globs,
 			func(glob string) bool { return !slices.Contains(known, glob) }) {
 			texts = append(texts, strings.Join(globs, ", "))

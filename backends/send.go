@@ -19,7 +19,7 @@ func notSent(format string, args ...any) error {
 // sendError returns the error for a call that could not be sent.
 func sendError(err error) error {
 	if errors.Is(err, peer.ErrCancelled) || errors.Is(err, contract.ErrForbidden) ||
-		isA[*wire.Error](err) {
+		isA[*contract.QuestionError](err) || isA[*wire.Error](err) {
 		return err
 	}
 	return &transport.CallLostError{Err: err}
@@ -188,6 +188,7 @@ func (l *link) belongsElsewhere(q *queuedCall) bool {
 // in these cases:
 //
 //   - A call that the filters in force do not permit is refused with [contract.ErrForbidden].
+//   - A call that must be confirmed, and was not, is refused with a *[contract.QuestionError].
 //   - A continuation is refused with a *[wire.Error] for a legacy server, because a legacy server
 //     keeps a call open until it has the input. A continuation is also refused if the backend runs
 //     another program than the one that requested the input, because the state and the user's
@@ -197,8 +198,8 @@ func (l *link) belongsElsewhere(q *queuedCall) bool {
 // again (see queuedCall.sendAgain).
 func (l *link) trySend(q *queuedCall) error {
 	r, b, modern := &q.request, l.conn.b, l.isModern()
-	if !b.filters.permits(r) {
-		return contract.ErrForbidden
+	if err := b.filters.check(r); err != nil {
+		return err
 	}
 	if r.Continuation && (!modern || r.ServerKey != "" && r.ServerKey != b.known.serverKey) {
 		return b.continuationError(r.Message)

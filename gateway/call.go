@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpgateway/catalog"
@@ -54,8 +55,12 @@ type clientCall struct {
 	// nil until the call is sent; not changed after a cancellation
 	backendCall contract.BackendCall
 
+	confirmation atomic.Uint32 // a confirmation, for the audit record
+
 	mu        sync.Mutex
 	cancelled bool
+	// consents of the user to the call; changed only while the call is not at a backend, without mu
+	consents contract.Consents
 	// cancels the context of the goroutine that works for the call; nil if there is none
 	cancelWait context.CancelFunc
 }
@@ -80,6 +85,11 @@ type clientKind interface {
 	fromModern(m wire.Message) error
 	// failed ends a call that got no response, or an invalid one.
 	failed(err error)
+	// ask asks the client a question about a call that was not sent. The answer decides whether the
+	// call is sent again. It is called like OnResponse, and does not block.
+	ask(q question)
+	// respond ends the call with a response of the gateway, if the client's request is still open.
+	respond(m wire.Message, o Outcome)
 	// cancelSent forwards the client's cancellation to the backend, if the call was sent.
 	cancelSent(params []byte)
 
@@ -175,6 +185,18 @@ func (c *clientCall) goLocked(work func(context.Context)) {
 	})
 }
 
+// goLater starts a goroutine that works for the call, unless the call was cancelled. In contrast to
+// goLocked, it may be called with or without mu locked.
+func (c *clientCall) goLater(work func(context.Context)) {
+	c.conn.work.Go(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.cancelled {
+			c.goLocked(work)
+		}
+	})
+}
+
 // send sends the call to a backend, unless the call is cancelled. It does not block.
 func (c *clientCall) send(route catalog.Route) {
 	c.mu.Lock()
@@ -202,7 +224,7 @@ func (c *clientCall) send(route catalog.Route) {
 // backendRequest returns a request to the backend: m with the name that the backend uses.
 func (c *clientCall) backendRequest(m wire.Message) contract.BackendRequest {
 	r := contract.BackendRequest{Message: m, Session: c.backendSession, Entry: c.Route.Original,
-		ProgressToken: c.r.Token()}
+		ProgressToken: c.r.Token(), Consents: c.consents}
 	switch {
 	case c.Name == c.Route.Original:
 	case c.spec.hasPlainName():
@@ -219,6 +241,10 @@ func (c *clientCall) OnResponse(resp contract.BackendResponse) {
 	err := resp.Err
 	switch {
 	case err != nil: // has no generation
+		if q, ok := errors.AsType[*contract.QuestionError](err); ok {
+			c.kind.ask(question{q, c})
+			return
+		}
 	case resp.Modern:
 		err = c.kind.fromModern(resp.Message)
 	default:
@@ -234,7 +260,7 @@ func (c *clientCall) OnResponse(resp contract.BackendResponse) {
 func (c *clientCall) failUnresolved() {
 	if c.Method == protocol.MethodToolsCall {
 		if backend, err := c.g.Backends.WhyUnavailable(c.Name); err != nil {
-			if c.setBackend(backend) {
+			if c.setTarget(backend, "") {
 				c.failWith(&transport.CallLostError{Err: err})
 			}
 			return
@@ -243,13 +269,13 @@ func (c *clientCall) failUnresolved() {
 	c.rejectUnknown()
 }
 
-// setBackend sets the backend of a call that is not sent. It returns false if the call is
-// cancelled.
-func (c *clientCall) setBackend(backend string) bool {
+// setTarget sets the backend of a call that is not sent, and the backend's own name of the tool,
+// prompt or resource, "" if it is unknown. It returns false if the call is cancelled.
+func (c *clientCall) setTarget(backend, own string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.cancelled {
-		c.Route.Backend = backend
+		c.Route.Backend, c.Route.Original = backend, own
 	}
 	return !c.cancelled
 }
@@ -369,5 +395,6 @@ func (c *clientCall) end(o Outcome) {
 // finish ends a call that was not sent. It must be called once, like end.
 func (c *clientCall) finish(o Outcome) {
 	c.kind.ended()
+	o.Confirmation = confirmation(c.confirmation.Load()).String()
 	c.g.Observers.end(&c.CallInfo, o)
 }

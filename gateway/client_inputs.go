@@ -20,6 +20,10 @@ const inputTimeout = 10 * time.Minute
 // maxInputBytes bounds the client's responses to the input requests of one result, in bytes.
 const maxInputBytes = 256 << 20
 
+// errNotAnswered is the error of a request to which the client has not responded in time, or before
+// it has disconnected.
+var errNotAnswered = wire.Errorf(wire.CodeInternalError, "The client has not answered")
+
 // clientInputs sends the input requests of a modern backend to the client of a call, on the stream
 // of the call.
 type clientInputs struct {
@@ -133,7 +137,7 @@ func (ci clientInputs) askOne(ctx context.Context, m wire.Message) ([]byte, *wir
 	}
 	switch failure := resp.Part(wire.PartError); {
 	case resp.Err != nil:
-		return nil, wire.Errorf(wire.CodeInternalError, "The client has not answered")
+		return nil, errNotAnswered
 	case failure != nil:
 		return nil, wire.ReadError(failure)
 	}

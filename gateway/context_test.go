@@ -31,8 +31,8 @@ func TestCONTEXT_05_FilteredToolsCostNothing(t *testing.T) {
 				few = append(few, tool)
 			}
 		}
-		size := func(filter config.Filter) int {
-			h := newHarness(t, settings{tools: map[string]config.Filter{"gh": filter}}, "gh")
+		size := func(filter config.ToolSettings) int {
+			h := newHarness(t, settings{tools: map[string]config.ToolSettings{"gh": filter}}, "gh")
 			client, _ := h.connectClient()
 			client.Initialize("2025-11-25")
 			gh := h.nextProcess("gh")
@@ -40,9 +40,9 @@ func TestCONTEXT_05_FilteredToolsCostNothing(t *testing.T) {
 			gh.ServeToolsList(`{"tools":[` + strings.Join(tools, ",") + `]}`)
 			return len(listTools(t, client))
 		}
-		all, allowed, denied := size(config.Filter{}),
-			size(config.Filter{Allow: []string{"search_*"}}),
-			size(config.Filter{Deny: []string{"delete_*"}})
+		all, allowed, denied := size(config.ToolSettings{}),
+			size(config.ToolSettings{Allow: []string{"search_*"}}),
+			size(config.ToolSettings{Deny: []string{"delete_*"}})
 		t.Logf("%d bytes for %d tools, %d for the allowed ones", all, n, allowed)
 		if want := len(`{"tools":[]}`) + len(strings.Join(few, ",")); allowed != want ||
 			denied != want || all-want < (n-kept)*len(long) {

@@ -13,10 +13,11 @@ import (
 // A continuation is the data of a stateless client's retry that continues a call.
 type continuation struct {
 	backend   string           // backend of the call; "" = unknown
+	entry     string           // name of the tool, prompt or resource there, if backend is known
 	serverKey string           // server that issued the state; see [contract.BackendCall]
 	state     []byte           // the backend's own requestState, JSON; nil = none
-	rerun     bool             // after URL elicitations: the call is sent again without responses
-	claim     *mrtr.RerunClaim // claimed when the call is sent again; nil = none
+	rerun     bool             // after elicitations: the call is sent without responses
+	claim     *mrtr.RerunClaim // claimed when the call is about to be sent; nil = none
 }
 
 // continueCall handles a request that is a retry: it has the members of a retry, and its method
@@ -41,13 +42,17 @@ func (c *statelessCall) continueCall() bool {
 	if err != nil {
 		return c.rejectState(err)
 	}
+	c.consents = t.Consents
+	if c.consents&contract.Confirmed != 0 {
+		c.confirmation.Store(uint32(confirmationAccepted))
+	}
 	switch t.Kind {
 	case mrtr.TicketState:
-		c.continuation = &continuation{backend: t.Backend, serverKey: t.ServerKey,
-			state: []byte(t.Text)}
+		c.continuation = &continuation{backend: t.Backend, entry: t.Entry, serverKey: t.ServerKey,
+			state: []byte(t.Text), claim: c.claimOf(t)}
 		return true
 	case mrtr.TicketRerun:
-		c.continuation = &continuation{backend: t.Backend, rerun: true}
+		c.continuation = &continuation{backend: t.Backend, entry: t.Entry, rerun: true}
 		return c.checkConsent(t, responses)
 	}
 	rc := c.g.suspended.find(t.Text)
@@ -102,12 +107,19 @@ func (c *statelessCall) rejectState(err error) bool {
 
 func (c *statelessCall) digest() []byte { return mrtr.Digest(c.Method, c.Name, c.Arguments) }
 
-// sealTicket returns a sealed ticket for the call.
-func (c *statelessCall) sealTicket(kind, text string, ttl time.Duration) string {
-	t := mrtr.Ticket{
-		Kind: kind, Principal: c.client.principal.Key(), Backend: c.Route.Backend,
-		Call: c.digest(), Until: time.Now().Add(ttl), Text: text,
+// claimOf returns the claim of a ticket that is valid for one call; nil for any other ticket.
+func (c *statelessCall) claimOf(t mrtr.Ticket) *mrtr.RerunClaim {
+	if t.Run == "" {
+		return nil
 	}
+	return &mrtr.RerunClaim{ID: t.Run, Principal: c.client.principal, Until: t.Until}
+}
+
+// sealTicket returns the sealed ticket t, bound to the call. The caller sets its Kind, and what
+// else depends on the kind.
+func (c *statelessCall) sealTicket(t mrtr.Ticket, ttl time.Duration) string {
+	t.Principal, t.Backend, t.Entry = c.client.principal.Key(), c.Route.Backend, c.Route.Original
+	t.Call, t.Until, t.Consents = c.digest(), time.Now().Add(ttl), c.consents
 	if c.backendCall != nil {
 		t.ServerKey = c.backendCall.ServerKey()
 	}
@@ -115,13 +127,18 @@ func (c *statelessCall) sealTicket(kind, text string, ttl time.Duration) string 
 }
 
 // sealState converts an input_required result for the client: it seals the backend's requestState
-// in a ticket, and adds the backend's label to elicitations.
+// in a ticket, and adds the backend's label to elicitations. If the user has consented to the call,
+// there is a ticket even without a requestState, because the consent is valid for the next round
+// too. Such a ticket can be used once, like the consent itself.
 func (c *statelessCall) sealState(m wire.Message) wire.Message {
 	_, state, _ := protocol.ReadInputRequests(m.Part(wire.PartResult)) // already validated
 	m = mrtr.LabelInputs(c.Route.Backend, protocol.StripNullInputs(m))
-	if state != nil {
-		m = protocol.SetRequestState(m,
-			c.sealTicket(mrtr.TicketState, string(state), mrtr.TicketTTL))
+	t, ttl := mrtr.Ticket{Kind: mrtr.TicketState, Text: string(state)}, mrtr.TicketTTL
+	if c.consents != 0 {
+		t.Run, ttl = newID(), suspendTimeout
+	}
+	if state != nil || c.consents != 0 {
+		m = protocol.SetRequestState(m, c.sealTicket(t, ttl))
 	}
 	return m
 }

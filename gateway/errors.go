@@ -78,11 +78,14 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 	var timeout *contract.TimeoutError
 	var lost *transport.CallLostError
 	var badResponse *peer.BadResponseError
+	var question *contract.QuestionError
 	switch {
 	case errors.As(err, &timeout):
 		return Timeout, timeout.Error() + " (call_timeout)", true
 	case errors.Is(err, contract.ErrQueueFull):
 		return Rejected, err.Error(), false
+	case errors.As(err, &question): // it cannot be asked
+		return NotRun, question.Error(), false
 	case errors.As(err, &lost):
 		if !lost.MayHaveRun {
 			return NotRun, c.g.Mask(c.clientText(lost)), false
@@ -105,7 +108,9 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 // as a request of its own, which it may send again if it did not run.
 func startedError(err error) error {
 	var rpcError *wire.Error
-	if errors.As(err, &rpcError) || errors.Is(err, contract.ErrQueueFull) {
+	var question *contract.QuestionError // a reload now requires it, and the call has begun without
+	if errors.As(err, &rpcError) || errors.Is(err, contract.ErrQueueFull) ||
+		errors.As(err, &question) {
 		return &transport.CallLostError{Err: errors.New(err.Error()), MayHaveRun: true}
 	}
 	if lost, ok := errors.AsType[*transport.CallLostError](err); ok {

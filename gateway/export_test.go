@@ -66,3 +66,8 @@ func (g *Gateway) StatelessTasks() int {
 	defer g.statelessTasks.mu.Unlock()
 	return len(g.statelessTasks.all)
 }
+
+// ConfirmationParams returns the params of the question whether a call may run.
+func ConfirmationParams(backend, tool string, arguments []byte, mask func(string) string) []byte {
+	return confirmationForm{backend, tool, arguments, mask}.params()
+}

@@ -15,7 +15,7 @@
 //	    The request belongs to a statelessClient (stateless_client.go). Its statelessCall
 //	    (stateless_call.go) waits for a resumableCall (resumable_call.go, suspended_calls.go) if
 //	    the method allows input requests. A later request may continue the call
-//	    (continuation.go, url_elicitation.go). subscriptions/listen: listen.go
+//	    (continuation.go, stateless_consent.go). subscriptions/listen: listen.go
 //
 // A statelessCall (stateless_call.go) and a sessionCall both embed a clientCall (call.go), which
 // they send as a contract.BackendCall. The response comes to clientCall.OnResponse, which chooses

@@ -32,7 +32,7 @@ type settings struct {
 	catalogWait  time.Duration // for a first list; 0 = 3 s
 	startTimeout time.Duration // 0 = 60 s
 	callTimeout  map[string]time.Duration
-	tools        map[string]config.Filter
+	tools        map[string]config.ToolSettings
 	inFlight     int
 	// max_in_flight of each backend, without a queue; 0 = 20000, as in config
 	maxInFlight         int
@@ -123,7 +123,7 @@ func TestConversations(t *testing.T) {
 func readSettings(t *testing.T, c map[string]string) settings {
 	o := settings{
 		singleClient: true, callTimeout: make(map[string]time.Duration),
-		tools:   make(map[string]config.Filter),
+		tools:   make(map[string]config.ToolSettings),
 		sharing: make(map[string]string), generation: make(map[string]string),
 	}
 	for key, value := range c {
@@ -156,6 +156,8 @@ func readSettings(t *testing.T, c map[string]string) settings {
 			tools.Allow = strings.Fields(value)
 		case "deny":
 			tools.Deny = strings.Fields(value)
+		case "confirm":
+			tools.Confirm = strings.Fields(value)
 		default:
 			t.Fatalf("config: no such key: %s", key)
 		}

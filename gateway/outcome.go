@@ -38,6 +38,8 @@ type Outcome struct {
 	Kind   OutcomeKind
 	Code   int    // code of the error; 0 = no error
 	Reason string // text of the gateway, if the backend did not respond
+	// state of the question whether the call may run (tools.confirm); "" = not needed
+	Confirmation string
 	// result or error object of the backend, or a result of the gateway; nil = none
 	Result []byte
 	Queued time.Duration // time until the call was sent; until its end if it was not sent
@@ -137,8 +139,8 @@ func (j journalObserver) End(c *CallInfo, o Outcome) {
 		Session: c.Session, Client: c.Client, Principal: c.Principal.Name(),
 		ID: string(c.ID), BackendID: string(c.BackendID),
 		Tool: truncate(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Original,
-		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Started: c.Started, Queued: o.Queued,
-		Dur:     o.Dur,
+		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Confirmation: o.Confirmation,
+		Started: c.Started, Queued: o.Queued, Dur: o.Dur,
 		BytesIn: len(c.Arguments), BytesOut: len(o.Result),
 		Arguments: c.Arguments, Result: o.Result,
 	}

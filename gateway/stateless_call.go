@@ -57,7 +57,8 @@ func (c *statelessCall) prepare() bool {
 		return false
 	}
 	cont := c.continuation
-	if cont != nil && cont.backend != "" && cont.backend != c.Route.Backend {
+	if cont != nil && cont.backend != "" &&
+		(cont.backend != c.Route.Backend || cont.entry != c.Route.Original) {
 		return c.rejectState(mrtr.ErrOtherCall)
 	}
 	reserved, asTask, err := c.reserveTask()
@@ -70,6 +71,9 @@ func (c *statelessCall) prepare() bool {
 			c.g.statelessTasks.unreserve(c.client.principal)
 		}
 		return false
+	}
+	if cont != nil {
+		cont.claim = nil // used
 	}
 	request := c.backendRequest(c.backendMessage(asTask))
 	if cont != nil && !cont.rerun { // with responses, which only a modern backend may get
@@ -104,8 +108,10 @@ func (c *statelessCall) backendMessage(asTask bool) wire.Message {
 	case cont == nil:
 	case cont.rerun:
 		m = protocol.SetContinuation(m, nil, nil)
-	case cont.state != nil:
+	case len(cont.state) > 0:
 		m, _ = m.Set(cont.state, "params", "requestState")
+	case cont.backend != "": // the ticket has no state
+		m = protocol.SetContinuation(m, m.Part(wire.PartInputResponses), nil)
 	}
 	return m
 }
@@ -180,6 +186,8 @@ func (c *statelessCall) fromModern(m wire.Message) error {
 }
 
 func (c *statelessCall) failed(err error) { c.failWith(err) }
+
+func (c *statelessCall) respond(m wire.Message, o Outcome) { c.forward(m, true, o) }
 
 // forward ends the call with a response, converted for the client. Modern is true if the response
 // has the form of the modern generation. It returns false if the client's request has already

@@ -99,7 +99,7 @@ func (rc *resumableCall) suspend() {
 	c.conn.log().Debug("call suspended", "backend", rc.route.Backend, "method", c.Method, "name",
 		truncate(c.Name), "id", string(rc.backendCall.ID()))
 	if !c.replyInputRequired(protocol.InputRequiredResult(inputs,
-		c.sealTicket(mrtr.TicketSuspended, rc.id, suspendTimeout))) {
+		c.sealTicket(mrtr.Ticket{Kind: mrtr.TicketSuspended, Text: rc.id}, suspendTimeout))) {
 		rc.abort("the client is gone") // without the ticket the client cannot continue the call
 	}
 }

@@ -65,6 +65,9 @@ type Record struct {
 	// Reason is the gateway's explanation of a missing result. For a response of the backend the
 	// reason is read from Result instead, if results are logged.
 	Reason string
+	// Confirmation is the state of the question whether the call may run (tools.confirm): asked,
+	// accepted, declined, cancelled (dismissed), unanswered or impossible; "" = none was needed.
+	Confirmation string
 
 	Started time.Time // when the gateway received the call; zero = unknown
 	// Queued is the time until the call was sent, or until its end if it was not sent: a call may
@@ -111,6 +114,7 @@ func (e *queuedRecord) appendOutcome(a []slog.Attr, mask func(string) string) []
 		a = append(a, slog.Int("code", e.Code))
 	}
 	a = appendKnown(a, "reason", e.reason(mask))
+	a = appendKnown(a, "confirmation", e.Confirmation)
 	if !e.Started.IsZero() {
 		a = append(a, slog.Time("started", e.Started))
 	}

@@ -46,7 +46,8 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	}
 	c.environment(b, at)
 	c.headers(b.Headers, at+".headers.")
-	c.filter(b.Tools, at+".tools")
+	c.filter(b.Tools.Filter(), at+".tools")
+	c.globs(b.Tools.Confirm, at+".tools.confirm")
 	c.filter(b.Prompts, at+".prompts")
 	c.filter(b.Resources, at+".resources")
 }

@@ -158,9 +158,9 @@ type Backend struct {
 	// with TransportSSE.
 	Generation GenerationSetting `koanf:"era"`
 
-	Tools     Filter `koanf:"tools"`     // filter of tools, by name
-	Prompts   Filter `koanf:"prompts"`   // filter of prompts, by name
-	Resources Filter `koanf:"resources"` // filter of resources, by URI or URI template
+	Tools     ToolSettings `koanf:"tools"`
+	Prompts   Filter       `koanf:"prompts"`   // filter of prompts, by name
+	Resources Filter       `koanf:"resources"` // filter of resources, by URI or URI template
 
 	// Instructions replaces the backend's instructions, like [Config.Instructions].
 	Instructions string `koanf:"instructions"`

@@ -174,6 +174,8 @@ func TestDiffComparesAllFields(t *testing.T) {
 			v.Set(reflect.ValueOf(ClientTLS{ServerName: "y"}))
 		case OAuth:
 			v.Set(reflect.ValueOf(OAuth{ClientID: "y"}))
+		case ToolSettings:
+			v.Set(reflect.ValueOf(ToolSettings{Confirm: []string{"y"}}))
 		case Filter:
 			v.Set(reflect.ValueOf(Filter{Allow: []string{"y"}}))
 		default:

@@ -64,19 +64,20 @@ func (f Filter) PermitsURI(uri string) bool {
 	return matchesAny(f.Allow, uri)
 }
 
-// Unmatched returns the globs of the filter under key that match none of the names, each in the
-// form `tools.deny "now*"`. Such a glob is probably a mistake.
+// Unmatched returns the globs of the filter under key that match none of the names; see the
+// function Unmatched.
 func (f Filter) Unmatched(key string, names []string) []string {
-	var all []string
-	for _, list := range []struct {
-		key   string
-		globs []string
-	}{{"allow", f.Allow}, {"deny", f.Deny}} {
-		for _, glob := range list.globs {
-			matches := func(name string) bool { return matchesAny([]string{glob}, name) }
-			if !slices.ContainsFunc(names, matches) {
-				all = append(all, fmt.Sprintf("%s.%s %q", key, list.key, glob))
-			}
+	return append(Unmatched(key+".allow", f.Allow, names),
+		Unmatched(key+".deny", f.Deny, names)...)
+}
+
+// Unmatched returns the globs under key that match none of the names, each in the form `tools.deny
+// "now*"`. Such a glob is probably a mistake.
+func Unmatched(key string, globs, names []string) (all []string) {
+	for _, glob := range globs {
+		matches := func(name string) bool { return matchesAny([]string{glob}, name) }
+		if !slices.ContainsFunc(names, matches) {
+			all = append(all, fmt.Sprintf("%s %q", key, glob))
 		}
 	}
 	return all
@@ -94,19 +95,42 @@ func matchesAny(globs []string, name string) bool {
 // escapeSlashes replaces slashes, so that * and ? also match slashes: names of tools are not paths.
 func escapeSlashes(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
-// Filters are the filters of a backend.
-type Filters struct{ Tools, Prompts, Resources Filter }
+// ToolSettings are the keys under tools of a backend.
+type ToolSettings struct {
+	Allow []string `koanf:"allow"` // see Filter
+	Deny  []string `koanf:"deny"`
+	// Confirm contains globs like those of a Filter: a call of a matching tool runs only when the
+	// user of the client has confirmed it.
+	Confirm []string `koanf:"confirm"`
+}
 
-// All returns the filters in a fixed order.
-func (f Filters) All() []Filter { return []Filter{f.Tools, f.Prompts, f.Resources} }
+// Filter returns the filter of the tools, by name.
+func (t ToolSettings) Filter() Filter { return Filter{t.Allow, t.Deny} }
+
+// Filters are the filters of a backend, and the globs of its tools whose calls must be confirmed.
+type Filters struct {
+	Tools, Prompts, Resources Filter
+	Confirm                   []string
+}
+
+// Equal reports whether two Filters have the same globs in the same order.
+func (f Filters) Equal(other Filters) bool {
+	return f.Tools.Equal(other.Tools) && f.Prompts.Equal(other.Prompts) &&
+		f.Resources.Equal(other.Resources) && slices.Equal(f.Confirm, other.Confirm)
+}
+
+// MustConfirm reports whether a call of the tool with this name must be confirmed.
+func (f *Filters) MustConfirm(name string) bool { return matchesAny(f.Confirm, name) }
 
 // Filters returns the filters of the backend.
-func (b *Backend) Filters() Filters { return Filters{b.Tools, b.Prompts, b.Resources} }
+func (b *Backend) Filters() Filters {
+	return Filters{b.Tools.Filter(), b.Prompts, b.Resources, b.Tools.Confirm}
+}
 
 // WithoutRuntimeKeys returns the backend without the keys that can change while it runs: its
 // filters and instructions.
 func (b Backend) WithoutRuntimeKeys() Backend {
 	b.Instructions = ""
-	b.Tools, b.Prompts, b.Resources = Filter{}, Filter{}, Filter{}
+	b.Tools, b.Prompts, b.Resources = ToolSettings{}, Filter{}, Filter{}
 	return b
 }

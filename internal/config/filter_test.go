@@ -1,6 +1,11 @@
 package config
 
-import "testing"
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+)
 
 func TestFilterPermitsURIs_F_SEC_12(t *testing.T) {
 	deny := func(globs ...string) Filter { return Filter{Deny: globs} }
@@ -117,7 +122,7 @@ func TestInPlaceChanges_F_CLI_5(t *testing.T) {
 		keys []string
 		want bool
 	}{
-		{[]string{"tools.allow", "tools.deny", "prompts.deny", "resources.allow"}, true},
+		{[]string{"tools.allow", "tools.deny", "tools.confirm", "prompts.deny", "resources.allow"}, true},
 		{[]string{"tools.deny", "call_timeout"}, false},
 		{[]string{"env.tools.x"}, false},
 		{[]string{"headers.X"}, false},
@@ -125,5 +130,43 @@ func TestInPlaceChanges_F_CLI_5(t *testing.T) {
 		if got := (BackendChange{Name: "a", Keys: c.keys}).InPlace(); got != c.want {
 			t.Errorf("%q: %t, want %t", c.keys, got, c.want)
 		}
+	}
+}
+
+// The globs of tools.confirm have the syntax of the other globs: * also matches slashes.
+func TestMustConfirm(t *testing.T) {
+	f := Filters{Confirm: []string{"del_*", "x?", `lit\*`, "[a-c]/*"}}
+	for name, want := range map[string]bool{"del_": true, "del_a/b": true, "Del_a": false,
+		"a_del_": false, "x1": true, "x": false, "lit*": true, "litx": false, "b/c/d": true,
+		"": false} {
+		if got := f.MustConfirm(name); got != want {
+			t.Errorf("%q: %t, want %t", name, got, want)
+		}
+	}
+	if (&Filters{}).MustConfirm("x") {
+		t.Error("without globs a tool must be confirmed")
+	}
+}
+
+// A change of tools.confirm alone is a change, named by its key, and is applied in place, also to a
+// backend that is held.
+func TestDiffOfConfirm(t *testing.T) {
+	const entry = "backends: [{name: a, command: x, tools: {deny: [d], confirm: [%s]}}]"
+	old, next := loadText(t, fmt.Sprintf(entry, "b")), loadText(t, fmt.Sprintf(entry, "c"))
+	c := Diff(old, next)
+	if len(c.Changed) != 1 || !slices.Equal(c.Changed[0].Keys, []string{"tools.confirm"}) ||
+		c.Changed[0].Effect != InPlace {
+		t.Errorf("the changes are %+v", c)
+	}
+	if old.Backends[0].Filters().Equal(next.Backends[0].Filters()) ||
+		!reflect.DeepEqual(old.Backends[0].WithoutRuntimeKeys(),
+			next.Backends[0].WithoutRuntimeKeys()) {
+		t.Error("the runtime keys are compared wrongly")
+	}
+	broken := loadText(t, "backends: [{name: a, command: \"${NO}\", tools: {confirm: [e]}}]")
+	held := Diff(old, broken)
+	if got := old.Effective(broken, held).Backends[0]; len(held.Held) != 1 || got.Command != "x" ||
+		!slices.Equal(got.Tools.Confirm, []string{"e"}) {
+		t.Errorf("the held backend is %+v, changes %+v", got, held)
 	}
 }

@@ -107,6 +107,7 @@ func TestHeld_F_CLI_11(t *testing.T) {
 		`url: "https://${NO}/"`: {true, InPlace},
 		`command: x, args: ["--token=${SET}"], tools: {deny: ["${NO}"]}`: {false, Stops},
 		`command: x, tools: {allow: ["${BAD}"]}`:                         {false, Stops},
+		`command: x, tools: {deny: [b], confirm: ["${NO}"]}`:             {false, Stops},
 		`command: x, resources: {deny: ["${NO}"]}`:                       {false, Stops},
 		`command: x, enabled: "${NO}"`:                                   {false, Stops},
 	} {

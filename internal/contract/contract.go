@@ -38,6 +38,8 @@ type BackendRequest struct {
 	// modern backend. A legacy backend would take the request for a new call, so the request fails
 	// there with a *[wire.Error].
 	Continuation bool
+	// Consents are the consents that the client's user has given to this call; see [QuestionError].
+	Consents Consents
 	// ServerKey identifies the server that a Continuation is meant for; see [BackendCall]. At any
 	// other server the request fails with a *[wire.Error]. "" = any server.
 	ServerKey string
@@ -48,9 +50,10 @@ type BackendResponse struct {
 	// Message is the response, a result or an error, under the id of the [BackendCall]. It is zero
 	// if Err is set.
 	Message wire.Message
-	// Err replaces the response: [ErrForbidden], peer.ErrCancelled, a *[TimeoutError], a
-	// *peer.BadResponseError, a *[wire.Error], or a *transport.CallLostError, which reports whether
-	// the backend may have acted upon the request. It may wrap [ErrQueueFull].
+	// Err replaces the response: [ErrForbidden], a *[QuestionError], peer.ErrCancelled, a
+	// *[TimeoutError], a *peer.BadResponseError, a *[wire.Error], or a *transport.CallLostError,
+	// which reports whether the backend may have acted upon the request. It may wrap
+	// [ErrQueueFull].
 	Err error
 	// Modern is true if the Message has the form of the modern generation.
 	Modern bool
@@ -121,3 +124,33 @@ var ErrForbidden = errors.New("the configuration does not permit it")
 type TimeoutError struct{ Limit time.Duration }
 
 func (e *TimeoutError) Error() string { return fmt.Sprintf("no answer within %v", e.Limit) }
+
+// Consents is a set of consents of a client's user to one call.
+type Consents uint8
+
+// Confirmed is the consent to the call itself: its backend, tool and arguments (tools.confirm).
+const Confirmed Consents = 1 << iota
+
+// A QuestionError is the error of a call that was not sent, because the client's user has to
+// consent to something first. The call can be sent again, as a new BackendCall, with the consent in
+// its BackendRequest. It is read-only.
+type QuestionError struct {
+	// Asks is the consent that is missing, a single one.
+	Asks Consents
+	// URL is the page that the user is asked to open (elicitation in URL mode), http or https; ""
+	// = the question is a form.
+	URL string
+	// Text is the question of a page; that of a form follows from Asks.
+	Text string
+	// Done is closed when the user has finished on the page: the call is sent again after that.
+	// nil = the consent suffices. If a call with the consent gets the error, the gateway does not
+	// ask again, and only waits for Done.
+	Done <-chan struct{}
+}
+
+func (e *QuestionError) Error() string {
+	if e.URL != "" {
+		return "it requires that the user opens a page"
+	}
+	return "the configuration requires that the user confirms the call (tools.confirm)"
+}

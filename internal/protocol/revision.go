@@ -20,6 +20,7 @@ type Features struct {
 	Batches       bool   // arrays of messages; an implementation MUST accept them in 2025-03-26
 	Modern        bool   // no handshake, no sessions, no requests from servers
 
+	Elicitation         bool // elicitation/create
 	Audio               bool // content of type audio
 	ResourceLinks       bool // content of type resource_link
 	StructuredContent   bool // structuredContent and outputSchema, both of type object
@@ -34,10 +35,11 @@ type Features struct {
 var revisions = []Features{
 	{Date: "2024-11-05", Batches: true},
 	{Date: "2025-03-26", Batches: true, Audio: true},
-	{Date: "2025-06-18", Audio: true, ResourceLinks: true, StructuredContent: true},
-	{Date: "2025-11-25", PrimingEvents: true, Audio: true, ResourceLinks: true,
+	{Date: "2025-06-18", Elicitation: true, Audio: true, ResourceLinks: true,
+		StructuredContent: true},
+	{Date: "2025-11-25", PrimingEvents: true, Elicitation: true, Audio: true, ResourceLinks: true,
 		StructuredContent: true, TitledEnums: true, SamplingTools: true, SamplingContext: true},
-	{Date: "2026-07-28", Modern: true, Audio: true, ResourceLinks: true,
+	{Date: "2026-07-28", Modern: true, Elicitation: true, Audio: true, ResourceLinks: true,
 		StructuredContent: true, NonObjectStructured: true, TitledEnums: true, SamplingTools: true,
 		SamplingContext: true},
 }

@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"mcpgateway/internal/contract"
 )
 
 // A Ticket is the content of a requestState issued by the gateway. It allows a client to continue
@@ -23,9 +25,18 @@ type Ticket struct {
 	// ServerKey identifies the server that ran when the ticket was issued; see [peer.Call].
 	ServerKey string    `json:"Program"`
 	Call      []byte    // digest of the call's method, name and arguments
+	Entry     string    // backend's own name of the tool, prompt or resource
 	Until     time.Time // expiry
-	// depends on the kind: the backend's own requestState as JSON; the id of a suspended call; or
-	// the id and the input requests of a rerun
+	// Run identifies the call that the ticket sends: all tickets with the same Run together are
+	// valid for one; see [UsedTickets]. "" = the ticket may be used any number of times.
+	Run string
+	// Consents are the consents that the user has given to the call. A ticket with Consents or Asks
+	// has a Run, unless its call is suspended.
+	Consents contract.Consents
+	// Asks are the further consents that the user gives by accepting the input requests of a rerun.
+	Asks contract.Consents
+	// depends on the kind: the backend's own requestState as JSON, "" = none; the id of a suspended
+	// call; or the input requests of a rerun
 	Text string
 }
 
@@ -33,7 +44,7 @@ type Ticket struct {
 const (
 	TicketState     = "state"     // the backend has a requestState of its own
 	TicketSuspended = "suspended" // a suspended call waits for the client
-	TicketRerun     = "rerun"     // the call is sent again after URL elicitations
+	TicketRerun     = "rerun"     // the call is sent, or sent again, after elicitations
 )
 
 // TicketTTL is the lifetime of a ticket for which the gateway stores no data.

@@ -3,10 +3,10 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"mcpgateway/gateway/internal/mrtr"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -46,22 +46,62 @@ func (c *statelessCall) requestURLConsent(failure []byte) bool {
 	case len(inputs) == 0:
 		return false
 	}
-	c.askURLs(newID(), inputs, suspendTimeout)
+	c.askBeforeRerun(mrtr.Ticket{Run: newID()}, inputs, suspendTimeout)
 	return true
 }
 
-// askURLs responds with the URL elicitations that a rerun requires, or with an error if the client
-// has not declared the capability. The ticket contains the elicitations, so that missing responses
-// can be requested again. The id identifies the rerun.
-func (c *statelessCall) askURLs(id string, inputs []protocol.InputRequest, ttl time.Duration) {
-	if !mrtr.DeclaresElicitation(c.client.meta.Capabilities, "url") {
+// ask implements clientKind. The responses of a retry that continues the backend's own rounds would
+// be lost with another question in between, so such a call has to be started again.
+func (c *statelessCall) ask(q question) {
+	if c.resumable != nil {
+		c.resumable.unreserveTask()
+	}
+	switch cont := c.continuation; {
+	case q.isAccepted() && q.Done != nil:
+		c.goLater(q.send)
+	case q.isAccepted(), !c.spec.allowsInput:
+		c.failWith(q.QuestionError)
+	case cont != nil && !cont.rerun:
+		c.rejectState(fmt.Errorf("%w; start the call again", q.QuestionError))
+	default:
+		c.askBeforeRerun(mrtr.Ticket{Run: newID(), Asks: q.Asks}, []protocol.InputRequest{{
+			Key: mrtr.Key(1), Method: protocol.MethodElicitationCreate, Params: q.params(),
+		}}, suspendTimeout)
+	}
+}
+
+// asked returns the question of a ticket.
+func (c *statelessCall) asked(t mrtr.Ticket) question {
+	return question{&contract.QuestionError{Asks: t.Asks}, &c.clientCall}
+}
+
+// askBeforeRerun responds with the elicitations that a rerun requires, or with an error if the
+// client has not declared the capability. The ticket contains the elicitations, so that missing
+// responses can be requested again. The caller sets Run and Asks of t.
+func (c *statelessCall) askBeforeRerun(t mrtr.Ticket, inputs []protocol.InputRequest,
+	ttl time.Duration) {
+	var missing mrtr.MissingCapabilities
+	for _, input := range inputs {
+		missing.Add(c.client.meta.Capabilities, input.Method, input.Params)
+	}
+	switch {
+	case missing.IsEmpty():
+	case t.Asks != 0:
+		q := c.asked(t)
+		q.note(confirmationImpossible)
+		e := missing.ClientError(c.Route.Backend)
+		e.Message = fmt.Sprintf("Missing client capability: the call did not run: %s, and this "+
+			"client cannot be asked: %s. %s", q.requires(), &missing, adviceIfImpossible)
+		c.reject(e)
+		return
+	default:
 		c.failWith(mrtr.MissingCapabilityError([]byte(`{"elicitation":{"url":{}}}`),
 			"backend %s requires a URL elicitation", c.Route.Backend))
 		return
 	}
-	text := id + " " + string(protocol.InputRequiredResult(inputs, ""))
-	c.replyInputRequired(protocol.InputRequiredResult(inputs,
-		c.sealTicket(mrtr.TicketRerun, text, ttl)))
+	t.Kind, t.Text = mrtr.TicketRerun, string(protocol.InputRequiredResult(inputs, ""))
+	c.asked(t).note(confirmationAsked)
+	c.replyInputRequired(protocol.InputRequiredResult(inputs, c.sealTicket(t, ttl)))
 }
 
 // claimRerun marks the tickets of a call as used, because the call is about to be sent again or
@@ -79,39 +119,42 @@ func (c *statelessCall) claimRerun(claim *mrtr.RerunClaim) bool {
 }
 
 // checkConsent returns true if the ticket is unused and the user has accepted every elicitation
-// that a rerun requires. Otherwise it requests missing responses again, or ends the call.
+// that a rerun requires: then the call has the consents that the ticket asks for. Otherwise it
+// requests missing responses again, or ends the call.
 func (c *statelessCall) checkConsent(t mrtr.Ticket, responses []byte) bool {
-	if !c.setBackend(t.Backend) {
+	if !c.setTarget(t.Backend, t.Entry) {
 		return false
 	}
-	id, requested, _ := strings.Cut(t.Text, " ")
-	inputs, _, err := protocol.ReadInputRequests([]byte(requested)) // written by askURLs
+	inputs, _, err := protocol.ReadInputRequests([]byte(t.Text)) // written by askBeforeRerun
 	if err != nil {
 		return c.rejectState(err)
 	}
-	agreed := true
+	answer := confirmationAccepted
 	var unanswered []protocol.InputRequest
 	for _, input := range inputs {
-		answer, _ := wire.Lookup(responses, input.Key)
-		if !mrtr.IsValidResponse(input.Method, answer) {
+		response, _ := wire.Lookup(responses, input.Key)
+		if !mrtr.IsValidResponse(input.Method, response) {
 			unanswered = append(unanswered, input)
-			continue
+		} else if one := readAnswer(input.Params, response); one != confirmationAccepted {
+			answer = one
 		}
-		action, _ := wire.Lookup(answer, "action")
-		agreed = agreed && wire.Unquote(action) == "accept"
 	}
-	claim := &mrtr.RerunClaim{ID: id, Principal: c.client.principal, Until: t.Until}
+	claim := c.claimOf(t)
 	switch {
-	case c.g.usedTickets.IsUsed(id):
+	case c.g.usedTickets.IsUsed(t.Run):
 		return c.rejectState(mrtr.ErrAlreadyContinued)
-	case agreed && len(unanswered) > 0:
+	case answer == confirmationAccepted && len(unanswered) > 0:
 		// the new ticket must not outlive the first ticket, see usedTickets
-		c.askURLs(id, unanswered, time.Until(t.Until))
+		c.askBeforeRerun(t, unanswered, time.Until(t.Until))
 		return false
-	case agreed:
+	case answer == confirmationAccepted:
 		c.continuation.claim = claim // claimed when the call is about to be sent
+		c.asked(t).accept()
 		return true
 	case !c.claimRerun(claim):
+		return false
+	case t.Asks != 0:
+		c.asked(t).refuse(answer, "")
 		return false
 	}
 	m := c.inputDeclined(wire.Errorf(wire.CodeInternalError,

@@ -1,0 +1,228 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/gateway"
+	"mcpgateway/internal/contract"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// loginBackends are Backends that need a login: until done is closed, each call needs the consent
+// loggedIn, and waits for done after that.
+type loginBackends struct {
+	gateway.Backends
+	done chan struct{}
+}
+
+const loggedIn contract.Consents = 1 << 7
+
+func (b *loginBackends) wrap(set gateway.Backends) gateway.Backends {
+	b.Backends, b.done = set, make(chan struct{})
+	return b
+}
+
+func (b *loginBackends) NewCall(backend string, r contract.BackendRequest,
+	h contract.CallHandler) contract.BackendCall {
+	call := b.Backends.NewCall(backend, r, h)
+	select {
+	case <-b.done:
+		return call
+	default:
+		return loginCall{call, b, h}
+	}
+}
+
+// A loginCall is a call that is not sent.
+type loginCall struct {
+	contract.BackendCall
+	b *loginBackends
+	h contract.CallHandler
+}
+
+func (c loginCall) Send() {
+	c.h.OnResponse(contract.BackendResponse{Err: &contract.QuestionError{
+		Asks: loggedIn, URL: "https://gateway.example/login?x=1", Text: "Log in to\u202e gh",
+		Done: c.b.done}})
+}
+
+const bothCap = `{"elicitation":{"form":{},"url":{}}}`
+
+// openLogin opens a session in front of a backend that needs a login.
+func openLogin(t *testing.T, caps string) (b *loginBackends, h *harness, client, gh *mcptest.Peer) {
+	t.Helper()
+	b = new(loginBackends)
+	o := confirmSettings("legacy")
+	o.wrap = b.wrap
+	h, client, gh = openConfirm(t, o, "2025-11-25", caps)
+	return b, h, client, gh
+}
+
+// The client is asked to open a page. The call continues when the user has finished there, and also
+// if it needs a confirmation after that.
+func TestQuestion_SessionOpensPage(t *testing.T) {
+	for _, tool := range []string{"get", "del_a"} {
+		synctest.Test(t, func(t *testing.T) {
+			b, _, client, gh := openLogin(t, bothCap)
+			client.Send(toolsCall("1", tool))
+			m := client.WantRequest("elicitation/create")
+			if paramAt(t, m, "mode") != `"url"` ||
+				paramAt(t, m, "url") != `"https://gateway.example/login?x=1"` ||
+				paramAt(t, m, "message") != `"Log in to\\u202e gh"` ||
+				len(paramAt(t, m, "elicitationId")) < 10 {
+				t.Errorf("the request is %s", m.Raw())
+			}
+			client.SendResult(m.ID(), `{"action":"accept"}`)
+			time.Sleep(5 * time.Minute)
+			gh.WantNothing()
+			client.WantNothing()
+			close(b.done)
+			if tool == "del_a" {
+				client.SendResult(wantQuestion(t, client).ID(), confirmed)
+			}
+			gh.SendResult(gh.WantRequest("tools/call").ID(), `{}`)
+			client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		})
+	}
+}
+
+// A page that the user does not open, or does not finish, ends the call, which did not run.
+func TestQuestion_SessionDoesNotOpenPage(t *testing.T) {
+	const page = "backend gh requires that the user opens a page, and "
+	refused := func(t *testing.T, h *harness, client *mcptest.Peer, why string) {
+		t.Helper()
+		if m := client.NextMessage(); !m.IsToolError() ||
+			!strings.Contains(string(m.Raw()), "The call did not run: "+page+why) {
+			t.Errorf("got %s", m.Raw())
+		}
+		wantRecord(t, h, "outcome=rejected reason=\""+page+why)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		_, h, client, gh := openLogin(t, bothCap)
+		client.Send(toolsCall("1", "get"))
+		client.SendResult(client.WantRequest("elicitation/create").ID(), `{"action":"decline"}`)
+		refused(t, h, client, "the user has declined")
+		gh.WantNothing()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		_, h, client, gh := openLogin(t, bothCap)
+		client.Send(toolsCall("1", "get"))
+		client.SendResult(client.WantRequest("elicitation/create").ID(), `{"action":"accept"}`)
+		time.Sleep(10*time.Minute + time.Second)
+		refused(t, h, client, "there is no answer: not done within 10m0s")
+		gh.WantNothing()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		_, h, client, gh := openLogin(t, formCap)
+		client.Send(toolsCall("1", "get"))
+		refused(t, h, client, "this client cannot be asked: elicitation/create: the client has "+
+			"not declared the capability elicitation.url")
+		gh.WantNothing()
+	})
+	synctest.Test(t, func(t *testing.T) { // cancelled while the user is on the page
+		b, h, client, gh := openLogin(t, bothCap)
+		client.Send(toolsCall("1", "get"))
+		client.SendResult(client.WantRequest("elicitation/create").ID(), `{"action":"accept"}`)
+		client.Send(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		synctest.Wait()
+		close(b.done)
+		client.WantNothing()
+		gh.WantNothing()
+		wantRecord(t, h, "outcome=cancelled")
+	})
+}
+
+// A client without a session gets the page as an input request. Its retry waits until the user has
+// finished there; a confirmation may follow.
+func TestQuestion_StatelessOpensPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := new(loginBackends)
+		o := confirmSettings("legacy")
+		o.wrap = b.wrap
+		h, client, gh := openStatelessConfirm(t, o, bothCap)
+		send := func(line string) { client.Send(strings.Replace(line, formCap, bothCap, 1)) }
+		send(modernDel("1", ""))
+		m := client.NextMessage()
+		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
+		if want := `{"q1":{"method":"elicitation/create","params":{"mode":"url","message":"Log in to\\u202e gh","url":"https://gateway.example/login?x=1"}}}`; string(requests) != want {
+			t.Errorf("the requests are %s", requests)
+		}
+		state, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
+		send(retryDel("2", `{"q1":{"action":"accept"}}`, string(state)))
+		time.Sleep(5 * time.Minute)
+		gh.WantNothing()
+		client.WantNothing()
+		send(retryDel("3", `{"q1":{"action":"accept"}}`, string(state)))
+		wantState(t, client)
+		close(b.done)
+		second := wantInputRequired(t, client, "q1")
+		send(retryDel("4", confirmedQ1, second))
+		gh.SendResult(gh.WantRequest("tools/call").ID(), `{"content":[]}`)
+		wantComplete(t, client, "4")
+		gh.WantNothing()
+		wantRecord(t, h, "outcome=input_required", "outcome=ok confirmation=accepted")
+	})
+}
+
+// The retry of a client without a session is cancelled, or its time is over, while the user is on
+// the page.
+func TestQuestion_StatelessDoesNotFinishPage(t *testing.T) {
+	for _, cancels := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := new(loginBackends)
+			o := confirmSettings("legacy")
+			o.wrap = b.wrap
+			h, client, gh := openStatelessConfirm(t, o, bothCap)
+			send := func(line string) { client.Send(strings.Replace(line, formCap, bothCap, 1)) }
+			send(modernDel("1", ""))
+			send(retryDel("2", `{"q1":{"action":"accept"}}`, wantInputRequired(t, client, "q1")))
+			synctest.Wait()
+			if cancels {
+				client.Send(
+					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+				synctest.Wait()
+				close(b.done)
+				client.WantNothing()
+				wantRecord(t, h, "outcome=cancelled")
+			} else {
+				time.Sleep(10*time.Minute + time.Second)
+				if m := client.NextMessage(); !m.IsToolError() ||
+					!strings.Contains(string(m.Raw()), "not done within 10m0s") {
+					t.Errorf("got %s", m.Raw())
+				}
+			}
+			gh.WantNothing()
+		})
+	}
+}
+
+// A method that allows no input requests fails for a client without a session, with the reason.
+func TestQuestion_MethodWithoutInputRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := new(loginBackends)
+		h := newHarness(t, settings{singleClient: true, wrap: b.wrap}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "prompts/list", "", bothCap))
+		gh := h.nextProcess("gh")
+		gh.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`)
+		for range 2 {
+			m := gh.NextMessage()
+			gh.SendResult(m.ID(), map[string]string{"tools/list": `{"tools":[]}`,
+				"prompts/list": `{"prompts":[{"name":"p"}]}`}[m.Method()])
+		}
+		client.NextMessage()
+		client.Send(modernRequest("1", "completion/complete",
+			`"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""},`, bothCap))
+		m := client.NextMessage()
+		if e := wire.ReadError(m.Part(wire.PartError)); e.Message !=
+			"backend gh: it requires that the user opens a page; the call did not run" {
+			t.Errorf("got %s", m.Raw())
+		}
+		gh.WantNothing()
+	})
+}
