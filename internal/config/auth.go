@@ -63,10 +63,10 @@ const tokenNameForm = "must begin with a letter, and have letters, digits and . 
 var tokenName = lazy.Regexp(`^[A-Za-z][A-Za-z0-9._@-]{0,63}$`)
 
 // tokens checks the tokens. Its errors do not contain a token.
-func (c *checker) tokens(tokens []Token) {
+func (c *checker) tokens(cfg *Config) {
 	const hint = "openssl rand -hex 32 makes a good one; auto has the gateway make one"
 	texts, names := make(map[string]int), make(map[string]bool)
-	for i, t := range tokens {
+	for i, t := range cfg.Auth.Tokens {
 		item := fmt.Sprintf("auth.tokens[%d]", i)
 		at := c.tokenPath(i)
 		first, again := texts[t.Text]
@@ -89,7 +89,7 @@ func (c *checker) tokens(tokens []Token) {
 		}
 		c.tokenName(t.Name, item+".name", names)
 		if c.isGiven(item + ".profile") {
-			c.profile(t.Profile, item+".profile")
+			c.profile(cfg, t.Profile, item+".profile")
 		}
 	}
 }
@@ -116,17 +116,6 @@ func (c *checker) tokenName(name, at string, names map[string]bool) {
 		c.fail(at, "is the name of another token", "give each token its own name")
 	default:
 		names[name] = true
-	}
-}
-
-// profile checks the name of a profile that a token selects.
-func (c *checker) profile(name, at string) {
-	switch {
-	case c.reported[at]:
-	case name == "":
-		c.fail(at, "is empty", "leave the key out")
-	default:
-		c.fail(at, fmt.Sprintf("there is no profile %q", name), "leave the key out")
 	}
 }
 

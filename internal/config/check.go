@@ -92,6 +92,7 @@ func (c *checker) check(cfg *Config) {
 	for i := range cfg.Backends {
 		c.backend(&cfg.Backends[i], i, named)
 	}
+	c.profiles(cfg)
 }
 
 // limits checks the limits. If limits.message could not be parsed or is too small, it does not

@@ -13,7 +13,7 @@ import (
 // http checks the address of the HTTP server and the access rules.
 func (c *checker) http(cfg *Config) {
 	c.listen(cfg)
-	c.tokens(cfg.Auth.Tokens)
+	c.tokens(cfg)
 	c.tls(cfg.TLS)
 	for i, origin := range cfg.Origins {
 		c.origin(origin, fmt.Sprintf("origins[%d]", i))

@@ -54,6 +54,9 @@ type Config struct {
 	Audit   Audit   `koanf:"audit"`
 	Limits  Limits  `koanf:"limits"`
 
+	// Profiles are the named views of the backends.
+	Profiles map[string]Profile `koanf:"profiles" json:",omitempty"`
+
 	// Backends are in the order of the file. The order decides which backend keeps an unprefixed
 	// name.
 	Backends []Backend `koanf:"backends"`

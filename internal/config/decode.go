@@ -140,7 +140,7 @@ func (r *fileParser) value(n *yaml.Node, t reflect.Type, at location) (v any, ok
 	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
 		return r.record(r.pairs(n, at), t, at), true
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
-		return r.stringMap(n, at), true
+		return r.mapping(n, t.Elem(), at), true
 	case t == tokenType && n.Kind == yaml.ScalarNode:
 		text, ok := r.value(n, reflect.TypeFor[string](), at)
 		return map[string]any{"token": text}, ok
@@ -214,17 +214,23 @@ func foreignFileHint(key string, at location) string {
 	return ""
 }
 
-// stringMap reads a mapping with arbitrary keys: env, headers.
-func (r *fileParser) stringMap(n *yaml.Node, at location) map[string]any {
+// mapping reads a mapping whose keys are names that the user chooses, to values of type elem: texts
+// or records.
+func (r *fileParser) mapping(n *yaml.Node, elem reflect.Type, at location) map[string]any {
 	out := map[string]any{}
 	for _, p := range r.pairs(n, at) {
 		here := at.child(p.key, p.shown, p.line)
 		r.locations[here.path] = here
-		if node.IsAbsent(node.Deref(p.value)) {
+		absent := node.IsAbsent(node.Deref(p.value))
+		switch {
+		case absent && elem.Kind() == reflect.Struct:
+			out[p.key] = map[string]any{}
+			continue
+		case absent:
 			r.fail(here, "has no value", `write "" for an empty one`)
 			continue
 		}
-		if v, ok := r.value(p.value, reflect.TypeFor[string](), here); ok {
+		if v, ok := r.value(p.value, elem, here); ok {
 			out[p.key] = v
 		}
 	}

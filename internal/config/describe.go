@@ -81,6 +81,9 @@ func (d *description) gateway(c *Config) {
 		if token.Name != "" {
 			shown = token.Name + ": " + shown
 		}
+		if token.Profile != "" {
+			shown += " (profile " + token.Profile + ")"
+		}
 		tokens = append(tokens, shown)
 	}
 	d.add("accepts the tokens", strings.Join(tokens, ", "))

@@ -143,6 +143,7 @@ var reloadEffects = map[string]reloadEffect{
 	"hosts":       live,
 
 	"instructions": live,
+	"profiles":     live,
 
 	"catalog.prefix":     live,
 	"catalog.separator":  live,
@@ -165,6 +166,15 @@ var reloadEffects = map[string]reloadEffect{
 	"limits.outbox":         needsRestart,
 	"limits.start_parallel": needsRestart,
 	"limits.drain":          needsRestart,
+}
+
+// effectOf returns the effect of a key outside of backends. Profiles have keys with names that the
+// user chooses.
+func effectOf(key string) reloadEffect {
+	if first, _, _ := strings.Cut(key, "."); first == "profiles" {
+		key = first
+	}
+	return reloadEffects[key]
 }
 
 // isLive reports whether a reload applies the key. oldSet and newSet are true if the old and the
@@ -219,7 +229,7 @@ func (d Digest) Diff(next *Config, ignored ...string) Changes {
 		oldSet, newSet := d.Keys[key] != "", now.Keys[key] != ""
 		switch {
 		case slices.Contains(ignored, key):
-		case reloadEffects[key].isLive(oldSet, newSet):
+		case effectOf(key).isLive(oldSet, newSet):
 			c.Applied = append(c.Applied, key)
 		default:
 			c.NeedRestart = append(c.NeedRestart, key)

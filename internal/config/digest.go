@@ -64,9 +64,15 @@ func keySums(salt string, v reflect.Value) map[string]string {
 			case tag == "-" || f.Type == reflect.TypeFor[[]Backend]():
 			case value.Kind() == reflect.Struct:
 				walk(value, key)
-			case value.Kind() == reflect.Map: // env, headers: "" is also a value
+			case value.Kind() == reflect.Map: // env, headers, profiles: empty is also a value
 				for name, one := range value.Seq2() {
-					add(joinPath(key, name.String()), one.String())
+					path := joinPath(key, name.String())
+					if one.Kind() == reflect.Struct {
+						add(path, "")
+						walk(one, path)
+					} else {
+						add(path, one.String())
+					}
 				}
 			case value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0:
 			default:

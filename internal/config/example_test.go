@@ -32,7 +32,8 @@ func TestExampleShowsTheDefaults(t *testing.T) {
 		got.Backends[0].CallTimeout != 0 {
 		t.Errorf("its backends are %+v", got.Backends)
 	}
-	got.Backends, got.StateDir, got.Expanded = nil, want.StateDir, nil
+	got.Backends, got.Profiles = nil, nil
+	got.StateDir, got.Expanded = want.StateDir, nil
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("not the defaults (-want +got):\n%s", diff)
 	}

@@ -20,6 +20,7 @@ import (
 type Principal struct {
 	key, name        string
 	profiles, scopes []string
+	profileKey       string // profiles, joined by commas
 	only             bool
 }
 
@@ -46,9 +47,33 @@ func FromToken(t TokenIdentity) *Principal {
 		}
 	}
 	if t.Profile != "" {
-		p.profiles = []string{t.Profile}
+		p.profiles, p.profileKey = []string{t.Profile}, t.Profile
 	}
 	return p
+}
+
+// WithProfile returns the principal with a further profile: what it may use is the intersection of
+// its profiles. On a nil *Principal, the result is a client without authentication that has this
+// profile.
+func (p *Principal) WithProfile(name string) *Principal {
+	next := Principal{only: true}
+	if p != nil {
+		next = *p
+	}
+	if !slices.Contains(next.profiles, name) {
+		next.profiles = append(slices.Clone(next.profiles), name)
+		slices.Sort(next.profiles)
+		next.profileKey = strings.Join(next.profiles, ",")
+	}
+	return &next
+}
+
+// ProfileKey identifies the set of profiles of the principal; "" = none.
+func (p *Principal) ProfileKey() string {
+	if p == nil {
+		return ""
+	}
+	return p.profileKey
 }
 
 // A Subject is the subject of an access token that an authorization server has issued.
@@ -113,8 +138,8 @@ func (p *Principal) Name() string {
 	return p.name
 }
 
-// Profiles returns the names of the profiles that are selected for the principal; nil = none. The
-// caller must not change the result.
+// Profiles returns the names of the profiles that are selected for the principal, sorted; nil =
+// none, so that the principal may use everything. The caller must not change the result.
 func (p *Principal) Profiles() []string {
 	if p == nil {
 		return nil
