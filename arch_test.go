@@ -115,7 +115,8 @@ var allowedImports = map[string][]string{
 		"internal/config/clientimport", "internal/gctune", "internal/httpserver",
 		"internal/keyring",
 		"internal/logging", "internal/loginpage", "internal/oauthclient",
-		"internal/peer", "internal/procgroup", "internal/protocol", "internal/reload",
+		"internal/peer", "internal/principal", "internal/procgroup", "internal/protocol",
+		"internal/reload",
 		"internal/text", "internal/transport", "internal/wire",
 	},
 }

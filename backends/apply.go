@@ -16,6 +16,7 @@ import (
 type Change struct {
 	Backends    []config.Backend
 	Catalog     catalog.Options
+	Profiles    map[string]config.Profile
 	CatalogWait time.Duration
 	// called by Apply at most once, with the names of the new and changed backends that are not
 	// settled after a second; nil = no call
@@ -31,8 +32,8 @@ const (
 
 // Apply changes the backends and the catalog options to those in c.
 //
-//   - Filters take effect first, also for a backend that is about to be replaced: from then on, a
-//     request that they do not permit is not sent.
+//   - Filters and profiles take effect first, also for a backend that is about to be replaced: from
+//     then on, a request that they do not permit is not sent.
 //   - Removed, disabled and misconfigured backends are removed next, together with the change of
 //     the catalog options. A backend that is renamed (a new backend has its program or URL) is
 //     removed later, together with the other changes, so that its tools remain available until they
@@ -59,6 +60,10 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	defer func() { <-s.applying }()
 	// concurrently, only removeDrained replaces the table
 	next, newcomers := s.plan(s.current(), c)
+	if !reflect.DeepEqual(c.Profiles, s.publisher.audiences.all()) {
+		s.publisher.audiences.setProfiles(c.Profiles)
+		s.publisher.publish()
+	}
 	s.setFilters(s.current(), next, c.Backends)
 	s.removeEarly(next, c.Catalog)
 	before := s.current()

@@ -11,6 +11,7 @@ import (
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -173,6 +174,25 @@ func (b *Backend) endSession(session string) {
 // conns returns the shared and the per-session connections.
 func (b *Backend) conns() []*backendConn {
 	return append([]*backendConn{b.shared}, b.perSession.all()...)
+}
+
+// check returns an error if a request must not be sent: [contract.ErrForbidden] if the filters of
+// the backend or the profiles of the request's session do not permit it, or the error of
+// filterSet.check. It is called immediately before the request is written.
+func (b *Backend) check(r *contract.BackendRequest) error {
+	who := b.set.sessions.restrictedPrincipal(r.Session)
+	if who != nil && !b.set.publisher.audiences.of(who).permits(b, r) {
+		return contract.ErrForbidden
+	}
+	return b.filters.check(r)
+}
+
+// permits reports whether the filters of the backend and the profiles of the request's session
+// permit a request.
+func (b *Backend) permits(r *contract.BackendRequest) bool {
+	who := b.set.sessions.restrictedPrincipal(r.Session)
+	return b.filters.permits(r) &&
+		(who == nil || b.set.publisher.audiences.of(who).permits(b, r))
 }
 
 // setFilters replaces the filters, updates the listing to the entries that the new filters permit,

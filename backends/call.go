@@ -71,7 +71,7 @@ func (q *queuedCall) Send() {
 		q.fail(t.whyAbsent(q.name))
 		return
 	}
-	if err := b.filters.check(&q.request); isA[*contract.QuestionError](err) {
+	if err := b.check(&q.request); isA[*contract.QuestionError](err) {
 		q.fail(err)
 		return
 	}

@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"sync/atomic"
 	"time"
 
 	"mcpgateway/backends/internal/lockrank"
@@ -14,6 +15,8 @@ type clientSessions struct {
 	mu     lockrank.Mutex[innermostRank]
 	byID   map[string]*clientRecord
 	opened int // number of sessions so far
+
+	restricted atomic.Int64 // number of open sessions whose principal has profiles
 }
 
 // A clientRecord is a session of one legacy client, or stands for modern clients, which have no
@@ -46,6 +49,9 @@ func (s *Set) OpenSession(
 		s.sessions.byID = make(map[string]*clientRecord)
 	}
 	s.sessions.opened++
+	if p.ProfileKey() != "" && s.sessions.byID[id] == nil {
+		s.sessions.restricted.Add(1)
+	}
 	s.sessions.byID[id] = &clientRecord{
 		capabilities:       capabilities,
 		modernCapabilities: protocol.ClientCapabilitiesToModern(capabilities),
@@ -62,6 +68,9 @@ func (s *Set) CloseSession(id string) {
 	s.sessions.mu.Unlock()
 	if closing == nil {
 		return
+	}
+	if closing.principal.ProfileKey() != "" {
+		defer s.sessions.restricted.Add(-1)
 	}
 	for b := range s.current().withName("") {
 		b.endSession(id)
@@ -85,6 +94,17 @@ func (cs *clientSessions) principal(id string) *principal.Principal {
 	defer cs.mu.Unlock()
 	if one := cs.byID[id]; one != nil {
 		return one.principal
+	}
+	return nil
+}
+
+// restrictedPrincipal returns the principal of a session if it has profiles, nil otherwise.
+func (cs *clientSessions) restrictedPrincipal(id string) *principal.Principal {
+	if cs.restricted.Load() == 0 {
+		return nil
+	}
+	if p := cs.principal(id); p.ProfileKey() != "" {
+		return p
 	}
 	return nil
 }

@@ -25,3 +25,15 @@ func (s *Set) SendCall(backend, session string, m wire.Message,
 func HoldsRequest(c contract.BackendCall) bool {
 	return len(c.(*queuedCall).request.Message.Raw()) > 0
 }
+
+// MaxAudiences is the bound of Audiences.
+const MaxAudiences = maxAudiences
+
+// Audiences returns the number of sets of profiles whose views are kept.
+func (s *Set) Audiences() (n int) {
+	s.publisher.audiences.each(func(*audienceView) { n++ })
+	return n
+}
+
+// Publish makes the views again.
+func (s *Set) Publish() { s.publisher.publish() }

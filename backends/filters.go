@@ -18,8 +18,11 @@ type filterSet struct {
 }
 
 // of returns the filter of one of the backend's lists.
-func (f *filterSet) of(k catalog.Kind) config.Filter {
-	switch all := f.inForce.Load(); k {
+func (f *filterSet) of(k catalog.Kind) config.Filter { return filterOf(f.inForce.Load(), k) }
+
+// filterOf returns the filter of one of a backend's lists.
+func filterOf(all *config.Filters, k catalog.Kind) config.Filter {
+	switch k {
 	case catalog.Tools:
 		return all.Tools
 	case catalog.Prompts:
@@ -31,7 +34,11 @@ func (f *filterSet) of(k catalog.Kind) config.Filter {
 
 // permitsEntry reports whether the filters permit an entry of a list.
 func (f *filterSet) permitsEntry(k catalog.Kind, own string) bool {
-	filter := f.of(k)
+	return permitsEntry(f.inForce.Load(), k, own)
+}
+
+func permitsEntry(all *config.Filters, k catalog.Kind, own string) bool {
+	filter := filterOf(all, k)
 	if k == catalog.Resources || k == catalog.Templates {
 		return filter.PermitsURI(own)
 	}
@@ -46,10 +53,10 @@ func (f *filterSet) permitsEntry(k catalog.Kind, own string) bool {
 func (f *filterSet) check(r *contract.BackendRequest) error {
 	all := f.inForce.Load()
 	switch {
-	case !permits(all, r):
+	case !permitsRequest(all, r):
 		return contract.ErrForbidden
 	case len(all.Confirm) > 0 && r.Consents&contract.Confirmed == 0 &&
-		r.Message.Method() == protocol.MethodToolsCall && all.MustConfirm(ownName(r)):
+		callsTool(r) && all.MustConfirm(ownName(r)):
 		return errUnconfirmed
 	}
 	return nil
@@ -58,13 +65,15 @@ func (f *filterSet) check(r *contract.BackendRequest) error {
 var errUnconfirmed = &contract.QuestionError{Asks: contract.Confirmed}
 
 // permits reports whether the filters permit a request.
-func (f *filterSet) permits(r *contract.BackendRequest) bool { return permits(f.inForce.Load(), r) }
+func (f *filterSet) permits(r *contract.BackendRequest) bool {
+	return permitsRequest(f.inForce.Load(), r)
+}
 
-// permits reports whether filters permit a request. Requests that name no tool, prompt or resource
+// permitsRequest reports whether filters permit a request. Requests that name no tool, prompt or resource
 // are permitted. A request that ends something, such as resources/unsubscribe, and a request about
 // a task are also permitted, because the filters permitted the request that created the
 // subscription or the task.
-func permits(all *config.Filters, r *contract.BackendRequest) bool {
+func permitsRequest(all *config.Filters, r *contract.BackendRequest) bool {
 	if all.Tools.IsZero() && all.Prompts.IsZero() && all.Resources.IsZero() {
 		return true
 	}
@@ -79,6 +88,11 @@ func permits(all *config.Filters, r *contract.BackendRequest) bool {
 		return permitsCompletion(all, m)
 	}
 	return true
+}
+
+// callsTool reports whether a request calls a tool.
+func callsTool(r *contract.BackendRequest) bool {
+	return r.Message.Method() == protocol.MethodToolsCall
 }
 
 // ownName returns the backend's own name of the tool or prompt in a request.

@@ -3,12 +3,14 @@ package backends
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"mcpgateway/backends/internal/catalogcache"
 	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/wire"
 )
 
 // lists contains the lists of a backend as they were last read, and which of them must be read
@@ -21,11 +23,11 @@ type lists struct {
 	signal   chan struct{} // capacity 1: some lists must be read again
 	settled  chan struct{} // closed when isSettled becomes true
 
-	mu            lockrank.Mutex[stateRank]
-	list          [catalog.NumKinds]knownList
-	listing       catalog.Listing   // entries that the filters permit; Unknown is not set
-	headerSchemas map[string][]byte // see headerSchemas
-	unmatched     []string          // see Status.Unmatched
+	mu        lockrank.Mutex[stateRank]
+	list      [catalog.NumKinds]knownList
+	listing   catalog.Listing // entries that the filters permit; Unknown is not set
+	toolIndex toolIndex
+	unmatched []string // see Status.Unmatched
 	// session → lists whose change the session's own connection has announced; after they are read
 	// again, the session is notified
 	announcedTo map[string]*[catalog.NumKinds]bool
@@ -34,6 +36,12 @@ type lists struct {
 	// from the cache, or the backend has failed once. Unlike isSettled it includes the cache.
 	everSettled bool
 	startupTime time.Duration // see Status.StartupTime
+}
+
+// A toolIndex is what calls need to know about the tools of a backend, by name.
+type toolIndex struct {
+	headerSchemas map[string][]byte      // see headerSchemas
+	readOnly      func() map[string]bool // see readOnlyTools; computed on first use; nil = no list
 }
 
 // A knownList is one list of a backend as it was last read.
@@ -141,11 +149,30 @@ func (l *lists) denies(k catalog.Kind, own string) bool {
 		func(i catalog.Item) bool { return i.Original == own })
 }
 
+// isReadOnly reports whether the backend lists a tool with the annotation readOnlyHint: true.
+func (l *lists) isReadOnly(tool string) bool {
+	l.mu.Lock()
+	readOnly := l.toolIndex.readOnly
+	l.mu.Unlock()
+	return readOnly != nil && readOnly()[tool]
+}
+
+// readOnlyTools returns the names of the tools with the annotation readOnlyHint: true.
+func readOnlyTools(items []catalog.Item) map[string]bool {
+	all := make(map[string]bool)
+	for _, i := range items {
+		if hint, _ := wire.Lookup(i.Raw(), "annotations", "readOnlyHint"); string(hint) == "true" {
+			all[i.Original] = true
+		}
+	}
+	return all
+}
+
 // headerSchema returns the schema of a tool, if it names headers.
 func (l *lists) headerSchema(tool string) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.headerSchemas[tool]
+	return l.toolIndex.headerSchemas[tool]
 }
 
 // settle notes that the backend has failed. It reports whether there is anything to publish.
@@ -247,7 +274,8 @@ func (l *lists) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 			func(i catalog.Item) bool { return !l.filters.permitsEntry(k, i.Original) })
 	}
 	if k == catalog.Tools {
-		l.headerSchemas = headerSchemas(items)
+		l.toolIndex = toolIndex{headerSchemas(items),
+			sync.OnceValue(func() map[string]bool { return readOnlyTools(items) })}
 	}
 	l.listing.Items[k] = permitted
 }

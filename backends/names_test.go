@@ -52,7 +52,7 @@ func TestNames_ToolWithPrefixOfOtherBackend_F_SEC_3(t *testing.T) {
 			h.wantNames("evil__github__create_issue", "evil__off__x", "own")
 			h.wantRoute("github__create_issue", "", "")
 			h.wantRoute("off__x", "", "")
-			if name, err := h.WhyUnavailable("github__create_issue"); name != "github" ||
+			if name, err := h.WhyUnavailable(nil, "github__create_issue"); name != "github" ||
 				err == nil {
 				t.Errorf("explained by %q %v", name, err)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/catalog"
+	"mcpgateway/internal/principal"
 )
 
 // A publisher holds the current table of backends, and the View that is made from their listings.
@@ -15,6 +16,8 @@ type publisher struct {
 	table   atomic.Pointer[backendTable] // replaced with mu held
 	view    atomic.Pointer[catalog.View]
 	changes atomic.Int64 // number of changes to publish so far
+	// the views of clients with profiles
+	audiences audienceTable
 
 	mu        lockrank.Mutex[publisherRank]
 	published int64         // value of changes when view was made
@@ -77,24 +80,11 @@ func (p *publisher) endWait() {
 func (p *publisher) publishLocked(reassign bool) {
 	p.published = p.changes.Load() // before reading the listings
 	t := p.table.Load()
-	var missing []string
-	listings := make([]catalog.Listing, 0, len(t.all))
-	for _, b := range t.all {
-		l, settled := b.lists.current()
-		listings = append(listings, l)
-		if !settled {
-			missing = append(missing, b.cfg.Name+t.catalog.Separator)
-		}
-	}
+	current := t.listings()
 	previous := p.changed
 	p.changed = make(chan struct{})
-	v := &catalog.View{
-		Snapshot:        p.lastSnapshot.Next(t.catalog, listings, reassign || !p.listsSent),
-		Settled:         len(missing) == 0 || p.waitOver,
-		Complete:        len(missing) == 0,
-		MissingPrefixes: missing,
-		Changed:         p.changed,
-	}
+	reassign = reassign || !p.listsSent
+	v := p.viewLocked(t, current, nil, p.lastSnapshot, reassign)
 	if v.Settled {
 		p.logMoves(v.Moves())
 		p.lastSnapshot, p.listsSent = v.Snapshot, true
@@ -104,9 +94,89 @@ func (p *publisher) publishLocked(reassign bool) {
 		p.names.logCut(v.InstructionsCut)
 	}
 	p.view.Store(v)
+	p.audiences.removeIdleLocked()
+	p.audiences.each(func(av *audienceView) { p.publishForLocked(av, t, current, reassign) })
 	if previous != nil {
 		close(previous)
 	}
+}
+
+// A currentListing is the listing of a backend at one moment.
+type currentListing struct {
+	b       *Backend
+	listing catalog.Listing
+	settled bool
+}
+
+// listings returns the current listing of each backend.
+func (t *backendTable) listings() []currentListing {
+	all := make([]currentListing, 0, len(t.all))
+	for _, b := range t.all {
+		l, settled := b.lists.current()
+		all = append(all, currentListing{b, l, settled})
+	}
+	return all
+}
+
+// viewLocked returns the view of an audience; nil = of the clients without profiles. before is the
+// last snapshot whose lists these clients could receive.
+func (p *publisher) viewLocked(t *backendTable, current []currentListing, a *audience,
+	before *catalog.Snapshot, reassign bool) *catalog.View {
+	var missing []string
+	var listings []catalog.Listing
+	for _, one := range current {
+		l := one.listing
+		if a != nil {
+			if !a.hasBackend(one.b.cfg.Name) {
+				continue
+			}
+			l = a.listing(one.b, l)
+		} else if len(p.audiences.all()) > 0 { // the lists vary by authorization
+			l.Private = allKinds
+		}
+		listings = append(listings, l)
+		if !one.settled {
+			missing = append(missing, one.b.cfg.Name+t.catalog.Separator)
+		}
+	}
+	return &catalog.View{
+		Snapshot:        before.Next(t.catalog, listings, reassign),
+		Settled:         len(missing) == 0 || p.waitOver,
+		Complete:        len(missing) == 0,
+		MissingPrefixes: missing,
+		Changed:         p.changed,
+		Private:         len(p.audiences.all()) > 0,
+	}
+}
+
+// publishForLocked makes the view of an audience.
+func (p *publisher) publishForLocked(av *audienceView, t *backendTable, current []currentListing,
+	reassign bool) {
+	v := p.viewLocked(t, current, av.audience.Load(), av.lastSnapshot,
+		reassign || av.lastSnapshot == nil)
+	if v.Settled {
+		av.lastSnapshot = v.Snapshot
+	}
+	av.view.Store(v)
+}
+
+// viewFor returns the current view of the clients with the profiles of a principal.
+func (p *publisher) viewFor(who *principal.Principal) *catalog.View {
+	if who.ProfileKey() == "" {
+		return p.view.Load()
+	}
+	if v := p.audiences.lookup(who); v != nil {
+		return v
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v := p.audiences.lookup(who); v != nil {
+		return v
+	}
+	t := p.table.Load()
+	av := p.audiences.addLocked(who)
+	p.publishForLocked(av, t, t.listings(), true)
+	return av.view.Load()
 }
 
 // maxLoggedMoves bounds the log records about names that have moved to another backend. Each new

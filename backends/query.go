@@ -6,22 +6,27 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/contract"
+	"mcpgateway/internal/principal"
 )
 
-// View returns the current view of the catalog.
+// View returns the current view of the catalog for clients without profiles.
 func (s *Set) View() *catalog.View { return s.publisher.view.Load() }
+
+// ViewFor returns the current view of the catalog for a principal, which depends only on the
+// principal's profiles.
+func (s *Set) ViewFor(p *principal.Principal) *catalog.View { return s.publisher.viewFor(p) }
 
 // WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called: the
 // backend has never listed its tools, or was removed, disabled or misconfigured. It returns "" and
-// nil otherwise.
-func (s *Set) WhyUnavailable(name string) (backend string, err error) {
+// nil otherwise, and if the profiles of the principal do not permit the backend.
+func (s *Set) WhyUnavailable(p *principal.Principal, name string) (backend string, err error) {
 	t := s.current()
 	for _, one := range t.catalog.ReservedBackends {
 		if strings.HasPrefix(name, one+t.catalog.Separator) && len(one) > len(backend) {
 			backend = one // the longest prefix wins
 		}
 	}
-	if backend == "" {
+	if backend == "" || !s.IsPermitted(p, backend) {
 		return "", nil
 	}
 	if b := t.byName[backend]; b == nil {
@@ -30,6 +35,11 @@ func (s *Set) WhyUnavailable(name string) (backend string, err error) {
 		backend = ""
 	}
 	return backend, err
+}
+
+// IsPermitted reports whether the profiles of a principal permit a backend.
+func (s *Set) IsPermitted(p *principal.Principal, backend string) bool {
+	return p.ProfileKey() == "" || s.publisher.audiences.of(p).hasBackend(backend)
 }
 
 // Status returns the status of each backend, in configuration order. A backend that is not enabled
@@ -51,10 +61,10 @@ func (s *Set) Status() []Status {
 }
 
 // Permits reports whether a request may be sent to a backend: the backend is in the current
-// configuration, and its filters permit the request.
+// configuration, and its filters and the profiles of the request's session permit the request.
 func (s *Set) Permits(backend string, r contract.BackendRequest) bool {
 	b, ok := s.current().byName[backend]
-	return ok && b.filters.permits(&r)
+	return ok && b.permits(&r)
 }
 
 // SharesProcess reports whether a session may share a process of a backend with other clients.

@@ -198,7 +198,7 @@ func (l *link) belongsElsewhere(q *queuedCall) bool {
 // again (see queuedCall.sendAgain).
 func (l *link) trySend(q *queuedCall) error {
 	r, b, modern := &q.request, l.conn.b, l.isModern()
-	if err := b.filters.check(r); err != nil {
+	if err := b.check(r); err != nil {
 		return err
 	}
 	if r.Continuation && (!modern || r.ServerKey != "" && r.ServerKey != b.known.serverKey) {

@@ -49,10 +49,12 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Options of a Set. Apply replaces Backends, Catalog and CatalogWait later; see [Set.Apply].
+// Options of a Set. Apply replaces Backends, Catalog, Profiles and CatalogWait later; see
+// [Set.Apply].
 type Options struct {
 	Backends []config.Backend // backends in configuration order; disabled ones are not run
 	Catalog  catalog.Options
+	Profiles map[string]config.Profile // by name; see principal.Principal
 	// how long the first list waits for backends that are starting
 	CatalogWait time.Duration
 	MaxMessage  int                // bytes of one message
@@ -127,6 +129,7 @@ func New(o Options) *Set {
 	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog,
 		CatalogWait: o.CatalogWait})
 	s.publisher.table.Store(next)
+	s.publisher.audiences.setProfiles(o.Profiles)
 	s.publisher.publish()
 	return s
 }

@@ -135,7 +135,7 @@ func (bc *backendConn) subscribeByListenLocked(q *queuedCall) (respond func()) {
 		return q.succeed
 	}
 	switch {
-	case !bc.b.filters.permits(&q.request):
+	case !bc.b.permits(&q.request):
 		bc.subs.reject(uri, session)
 		return func() { q.fail(contract.ErrForbidden) }
 	case !bc.link.info().has("resources", "subscribe"):
@@ -184,7 +184,7 @@ func (bc *backendConn) resolveSubscribesLocked(
 ) (respond []func()) {
 	var rest []*queuedCall
 	for _, q := range bc.calls.subscribes {
-		if !bc.b.filters.permits(&q.request) { // the filters may have changed meanwhile
+		if !bc.b.permits(&q.request) { // the filters may have changed meanwhile
 			bc.subs.reject(q.subscription.uri, q.request.Session)
 			respond = append(respond, func() { q.fail(contract.ErrForbidden) })
 			continue
@@ -276,27 +276,32 @@ func (ignoreResponse) OnResponse(wire.Message, error) {}
 // forwardUpdate forwards resources/updated. An update over a shared connection goes to the
 // subscribed sessions. If there are none, but there is a single client, the update goes to the
 // session that clientSessions.sole returns. An update over a per-session connection goes to its
-// session. An update of a resource that the filters do not permit is dropped.
+// session. An update of a resource that the filters, or the profiles of the session, do not permit
+// is dropped.
 func (bc *backendConn) forwardUpdate(m wire.Message, from contract.Attribution) {
 	set, backend := bc.b.set, bc.b.cfg.Name
 	if !bc.b.filters.permitsEntry(catalog.Resources, uriParam(m)) {
 		return
 	}
+	var sessions []string
 	if bc.isPerSession() {
-		from.Session = bc.session
-		set.clients.HandleNotification(backend, from, m)
-		return
-	}
-	bc.mu.Lock()
-	sessions := bc.subs.sessionsFor(uriParam(m))
-	bc.mu.Unlock()
-	switch {
-	case !set.SingleClient:
-		from = contract.Attribution{}
-	case len(sessions) == 0:
-		sessions = []string{set.sessions.sole()}
+		sessions = []string{bc.session}
+	} else {
+		bc.mu.Lock()
+		sessions = bc.subs.sessionsFor(uriParam(m))
+		bc.mu.Unlock()
+		switch {
+		case !set.SingleClient:
+			from = contract.Attribution{}
+		case len(sessions) == 0:
+			sessions = []string{set.sessions.sole()}
+		}
 	}
 	for _, session := range sessions {
+		if p := set.sessions.restrictedPrincipal(session); p != nil &&
+			!set.publisher.audiences.of(p).permitsEntry(bc.b, catalog.Resources, uriParam(m)) {
+			continue
+		}
 		from.Session = session
 		set.clients.HandleNotification(backend, from, m)
 	}

@@ -12,7 +12,7 @@ import (
 // whyUnavailable returns the error for an unknown name.
 func (h *harness) whyUnavailable(name string) string {
 	synctest.Wait()
-	backend, err := h.WhyUnavailable(name)
+	backend, err := h.WhyUnavailable(nil, name)
 	if err == nil {
 		return ""
 	}

@@ -16,6 +16,9 @@ type View struct {
 	// MissingPrefixes contains the prefixes (name and separator) of the backends that have not
 	// settled.
 	MissingPrefixes []string
+	// Private is true if other clients may have another view: what is derived from it must not be
+	// shared between clients.
+	Private bool
 	// Changed is closed when there is a newer View.
 	Changed <-chan struct{}
 }

@@ -65,7 +65,7 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 	case protocol.NotificationToolsListChanged, protocol.NotificationPromptsListChanged,
 		protocol.NotificationResourcesListChanged:
 		if s := g.sessions.get(from.Session); s != nil &&
-			s.lists.noteAnnounced(method, g.Backends.View().Snapshot) {
+			s.lists.noteAnnounced(method, s.view().Snapshot) {
 			s.notify(wire.NewNotification(method, nil), "")
 		}
 	case protocol.NotificationResourceUpdated:

@@ -138,7 +138,7 @@ func (c *clientCall) begin() bool {
 // resolve sends the call to the backend that has its name. If the name is unknown but may become
 // known while backends are starting, the call waits for the catalog.
 func (c *clientCall) resolve() {
-	v := c.g.Backends.View()
+	v := c.conn.view()
 	route, ok := c.spec.resolve(c, v)
 	switch {
 	case ok:
@@ -161,7 +161,7 @@ func (c *clientCall) awaitRoute() {
 	c.goLocked(func(ctx context.Context) {
 		var route catalog.Route
 		found := false
-		_, ok := awaitCatalog(ctx, c.g.Backends, func(v *catalog.View) bool {
+		_, ok := awaitCatalog(ctx, c.conn.view, func(v *catalog.View) bool {
 			route, found = c.spec.resolve(c, v)
 			return found || !c.spec.mayResolveLater(c, v)
 		})
@@ -259,7 +259,8 @@ func (c *clientCall) OnResponse(resp contract.BackendResponse) {
 // of a tool, the error contains this reason.
 func (c *clientCall) failUnresolved() {
 	if c.Method == protocol.MethodToolsCall {
-		if backend, err := c.g.Backends.WhyUnavailable(c.Name); err != nil {
+		backend, err := c.g.Backends.WhyUnavailable(c.conn.principal, c.Name)
+		if err != nil {
 			if c.setTarget(backend, "") {
 				c.failWith(&transport.CallLostError{Err: err})
 			}

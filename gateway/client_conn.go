@@ -37,6 +37,9 @@ func (cc *clientConn) log() *slog.Logger {
 	return cc.g.Log.With("session", cc.id).With(cc.principal.LogAttrs()...)
 }
 
+// view returns the current view of what the client may use.
+func (cc *clientConn) view() *catalog.View { return cc.g.Backends.ViewFor(cc.principal) }
+
 // isBacklogged reports whether so much unsent data is queued for the client that notifications must
 // be delayed or dropped. If every notification were queued, a backend that sends faster than the
 // client reads would fill the queue. A full queue ends the connection and its calls at all
@@ -71,7 +74,7 @@ func (cc *clientConn) goFor(r *peer.Request, serve func(context.Context)) {
 // settled, unless the request has ended by then.
 func (cc *clientConn) awaitSettled(r *peer.Request, serve func(*catalog.View)) {
 	cc.goFor(r, func(ctx context.Context) {
-		if v, ok := awaitCatalog(ctx, cc.g.Backends, isSettled); ok {
+		if v, ok := awaitCatalog(ctx, cc.view, isSettled); ok {
 			serve(v)
 		}
 	})

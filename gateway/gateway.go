@@ -82,12 +82,16 @@ type Backends interface {
 	// Start starts the backends if it is called for the first time. It does not wait for the
 	// backends and returns the current view.
 	Start() *catalog.View
-	// View returns the current view of the catalog.
+	// View returns the current view of the whole catalog.
 	View() *catalog.View
+	// ViewFor returns the current view of the part of the catalog that the profiles of a principal
+	// permit. Its Changed is closed at the same time as that of View.
+	ViewFor(p *principal.Principal) *catalog.View
 	// WhyUnavailable returns a backend and an error if an unknown tool name has the prefix of a
 	// backend that has never listed its tools, was removed, is disabled or is misconfigured.
-	// Otherwise, or if no reason is known, the error is nil.
-	WhyUnavailable(name string) (backend string, err error)
+	// Otherwise, if no reason is known, or if the profiles of the principal do not permit the
+	// backend, the error is nil.
+	WhyUnavailable(p *principal.Principal, name string) (backend string, err error)
 
 	// OpenSession registers a session before anything is sent for it. p is the principal of the
 	// client, nil without authentication. Capabilities are the client's, as JSON; per-session
@@ -303,11 +307,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 		}
 		v = g.Backends.View()
 		for _, s := range g.sessions.all() {
-			s.notifyCatalogChanged(v.Snapshot)
+			s.notifyCatalogChanged(s.view().Snapshot)
 		}
 		for _, client := range g.statelessClients.all() {
 			for _, l := range client.listens.list() {
-				l.catalogChanged(v.Snapshot)
+				l.catalogChanged(l.conn.view().Snapshot)
 			}
 		}
 	}

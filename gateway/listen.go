@@ -144,7 +144,7 @@ func resourceFilter(filter []byte) ([]string, *wire.Error) {
 func (l *listenRequest) activate(filter []byte, uris []string, tasks []*statelessTask) {
 	ctx, cancel := context.WithTimeout(l.ctx, ackTimeout)
 	defer cancel()
-	v, _ := awaitCatalog(ctx, l.g.Backends, isSettled)
+	v, _ := awaitCatalog(ctx, l.conn.view, isSettled)
 	offered := v.Capabilities(v.Complete)
 	var accepted []wire.Member
 	for _, f := range listFilters {
@@ -181,7 +181,7 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 	}
 	l.mu.Unlock()
 	l.pollTasks(l.ctx, tasks)
-	l.catalogChanged(l.g.Backends.View().Snapshot)
+	l.catalogChanged(l.conn.view().Snapshot)
 	if len(accepted) == 0 {
 		l.finish() // there will be no notifications
 	}

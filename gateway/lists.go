@@ -80,7 +80,7 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 		s.nextPage(r, kind, cursor)
 		return
 	}
-	if v := s.g.Backends.View(); v.Settled {
+	if v := s.view(); v.Settled {
 		s.firstPage(r, kind, v.Snapshot)
 	} else {
 		s.awaitSettled(r, func(v *catalog.View) { s.firstPage(r, kind, v.Snapshot) })
@@ -89,12 +89,12 @@ func (s *Session) serveList(r *peer.Request, kind catalog.Kind) {
 
 var errUnknownCursor = wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor")
 
-// awaitCatalog waits until match returns true for the view. It returns false if ctx was done
-// first.
-func awaitCatalog(ctx context.Context, b Backends,
+// awaitCatalog waits until match returns true for the current view. It returns false if ctx was
+// done first.
+func awaitCatalog(ctx context.Context, current func() *catalog.View,
 	match func(*catalog.View) bool) (*catalog.View, bool) {
 	for {
-		v := b.View()
+		v := current()
 		if match(v) {
 			return v, true
 		}
@@ -114,7 +114,7 @@ func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 	page, _ := snapshot.Page(kind, nil)
 	page = s.adaptPage(kind, page)
 	r.ReplyAfter(func() { s.lists.setListed(kind, snapshot) }, page)
-	if now := s.g.Backends.View().Snapshot; now != snapshot {
+	if now := s.view().Snapshot; now != snapshot {
 		// a notification may have been skipped before the client got the list
 		s.notifyCatalogChanged(now)
 	}
@@ -126,7 +126,7 @@ func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 func (s *Session) nextPage(r *peer.Request, kind catalog.Kind, cursor []byte) {
 	snapshot := s.lists.listed(kind)
 	if snapshot == nil {
-		snapshot = s.g.Backends.View().Snapshot
+		snapshot = s.view().Snapshot
 	}
 	page, ok := snapshot.Page(kind, cursor)
 	if !ok {

@@ -35,7 +35,7 @@ func listTasks(s *Session, r *peer.Request) {
 	}
 	at := s.tasks.backends()
 	var backends []string
-	for _, backend := range s.g.Backends.View().BackendsWith("tasks", "list") {
+	for _, backend := range s.view().BackendsWith("tasks", "list") {
 		if at[backend] {
 			backends = append(backends, backend)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -15,25 +16,28 @@ import (
 // does not depend on earlier messages of the connection. A connection may contain messages of both
 // generations.
 
-// ValidateHeaders checks a modern request and its HTTP headers: the method must exist, and the
-// headers must match the body (streamable HTTP, "Standard Request Headers"). The function get
-// returns the values of a header. The result is nil if the request is valid.
-func (g *Gateway) ValidateHeaders(m wire.Message, get func(header string) []string) *wire.Error {
-	if err := g.checkMethod(m.Method()); err != nil {
+// ValidateHeaders checks a modern request of a principal and its HTTP headers: the method must
+// exist, and the headers must match the body (streamable HTTP, "Standard Request Headers"). The
+// function get returns the values of a header. The result is nil if the request is valid.
+func (g *Gateway) ValidateHeaders(p *principal.Principal, m wire.Message,
+	get func(header string) []string) *wire.Error {
+	view := g.Backends.ViewFor(p)
+	if err := checkMethod(view, m.Method()); err != nil {
 		return err
 	}
 	var schema []byte
 	if m.Method() == protocol.MethodToolsCall {
-		schema = g.Backends.View().Schema(m.Name())
+		schema = view.Schema(m.Name())
 	}
 	return protocol.CheckHeaders(m, get, schema)
 }
 
-// checkMethod returns an error if the gateway does not offer the method to modern clients.
-func (g *Gateway) checkMethod(name string) *wire.Error {
+// checkMethod returns an error if the gateway does not offer the method to modern clients with this
+// view.
+func checkMethod(view *catalog.View, name string) *wire.Error {
 	m := methods[name]
 	if m == nil || m.modern == nil ||
-		len(m.modern) > 0 && !catalog.Declares(modernCaps(g.Backends.View()), m.modern...) {
+		len(m.modern) > 0 && !catalog.Declares(modernCaps(view), m.modern...) {
 		return methodNotFound(name)
 	}
 	return nil
@@ -45,7 +49,7 @@ func (cc *clientConn) serveModern(r *peer.Request, closing bool) {
 	m := methods[r.Method()]
 	meta, err := protocol.ParseClientMeta(r.Message)
 	if err == nil {
-		err = cc.g.checkMethod(r.Method())
+		err = checkMethod(cc.view(), r.Method())
 	}
 	if err == nil {
 		err = m.checkID(r)
@@ -58,7 +62,7 @@ func (cc *clientConn) serveModern(r *peer.Request, closing bool) {
 	case closing:
 		err = errClosing
 	case r.Method() == protocol.MethodServerDiscover:
-		cc.g.discover(r)
+		cc.discover(r)
 		return
 	}
 	if err != nil {
@@ -86,19 +90,23 @@ func (cc *clientConn) serveModern(r *peer.Request, closing bool) {
 // discover responds with the capabilities in the current view. It starts no backend, because some
 // clients start several copies of a server only to send this request, and because the backends'
 // handshakes depend on the client's next request.
-func (g *Gateway) discover(r *peer.Request) {
-	view := g.Backends.View()
+func (cc *clientConn) discover(r *peer.Request) {
+	view := cc.view()
 	ttl := time.Minute
 	if !view.Complete {
 		ttl = 0 // capabilities may still shrink
 	}
-	g.replyModern(r, wire.Encode(struct {
+	scope := "public"
+	if view.Private {
+		scope = "private"
+	}
+	cc.g.replyModern(r, wire.Encode(struct {
 		Versions     []string        `json:"supportedVersions"`
 		Capabilities json.RawMessage `json:"capabilities"`
 		Instructions string          `json:"instructions,omitempty"`
 		TTL          int64           `json:"ttlMs"`
 		Scope        string          `json:"cacheScope"`
-	}{protocol.RevisionDates(), modernCaps(view), view.Instructions, ttl.Milliseconds(), "public"}))
+	}{protocol.RevisionDates(), modernCaps(view), view.Instructions, ttl.Milliseconds(), scope}))
 }
 
 // replyModern responds to a modern request with a result that the gateway has created. It reports
@@ -107,11 +115,11 @@ func (g *Gateway) replyModern(r *peer.Request, result []byte) bool {
 	return r.Forward(protocol.ToModern(wire.NewResult("0", result), r.Method(), g.info, true))
 }
 
-// listStateless responds with a page of the merged list, which is the same for every client:
-// "lists MUST NOT vary by connection". The request waits only while backends start for the first
-// time.
+// listStateless responds with a page of the merged list, which is the same for all clients with the
+// same profiles: "lists MUST NOT vary by connection", but may by authorization. The request waits
+// only while backends start for the first time.
 func (cc *clientConn) listStateless(r *peer.Request, kind catalog.Kind) {
-	if v := cc.g.Backends.View(); v.Settled {
+	if v := cc.view(); v.Settled {
 		cc.replyPage(r, kind, v.Snapshot)
 	} else {
 		cc.awaitSettled(r, func(v *catalog.View) { cc.replyPage(r, kind, v.Snapshot) })

@@ -19,8 +19,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A statelessClient represents all stateless requests with the same principal and the same client
-// metadata: revision, client info, capabilities and log level. For backends it is a session.
+// A statelessClient represents all stateless requests with the same principal, the same profiles
+// and the same client metadata: revision, client info, capabilities and log level. For backends it
+// is a session.
 type statelessClient struct {
 	g         *Gateway
 	id        string // session id at the backends
@@ -77,7 +78,8 @@ var errTooManyClients = errors.New("too many different clients at once; " +
 // returns errGatewayEnding for a new client.
 func (table *statelessClients) acquire(g *Gateway, p *principal.Principal,
 	meta protocol.ClientMeta) (*statelessClient, error) {
-	key := sha256.Sum256(wire.Encode([]string{p.Key(), meta.Revision, string(meta.Capabilities),
+	key := sha256.Sum256(wire.Encode([]string{p.Key(), p.ProfileKey(), meta.Revision,
+		string(meta.Capabilities),
 		string(meta.ClientInfo), meta.LogLevel}))
 	var evicted *statelessClient
 	defer func() { evicted.close() }() // after mu is released

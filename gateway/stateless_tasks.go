@@ -57,7 +57,7 @@ func (c *statelessCall) reserveTask() (reserved, asTask bool, err *wire.Error) {
 	if c.spec != toolsCallSpec {
 		return false, false, nil
 	}
-	v := c.g.Backends.View()
+	v := c.conn.view()
 	declared := protocol.HasTasksExtension(c.client.meta.Capabilities)
 	allowed := declared
 	if !v.HasCapability(c.Route.Backend, "extensions", protocol.TasksExtension) {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	"mcpgateway/internal/keyring"
 	"mcpgateway/internal/logging"
 	"mcpgateway/internal/oauthclient"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/reload"
 )
 
@@ -35,6 +38,9 @@ type app struct {
 	gateway  *gateway.Gateway
 	journal  *audit.Journal
 	logins   *oauthclient.Store
+
+	// the client on stdin, and the client of tools and call; nil = no profile
+	client *principal.Principal
 
 	previousNames catalog.Assignments // the backend of each name in the last run
 
@@ -90,6 +96,9 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 		Loaded: loaded, mask: logging.NewMask(config.Secrets(cfg)...),
 		via: "mcp-gateway-" + rand.Text(),
 	}
+	if a.client, err = clientWithProfile(cfg, c.source.profile); err != nil {
+		return nil, err
+	}
 	c.mask = a.mask
 	a.openLog(c.err)
 	a.previousNames = loadNameRecord(cfg.StateDir, a.Source, a.log)
@@ -100,6 +109,7 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 		Backends:     cfg.Backends,
 		Catalog:      catalogOptions(cfg),
 		CatalogWait:  cfg.Catalog.Wait,
+		Profiles:     cfg.Profiles,
 		MaxMessage:   int(cfg.Limits.Message),
 		StateDir:     cfg.StateDir,
 		NameOwners:   a.previousNames,
@@ -141,6 +151,26 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 	})
 	return a, nil
 }
+
+// clientWithProfile returns a client with a profile; nil = no profile.
+func clientWithProfile(c *config.Config, profile string) (*principal.Principal, error) {
+	if profile == "" {
+		return nil, nil
+	}
+	if _, ok := c.Profiles[profile]; !ok {
+		names := slices.Sorted(maps.Keys(c.Profiles))
+		hint := "the configuration has no profiles"
+		if len(names) > 0 {
+			hint = "the profiles are: " + reload.NameList(names)
+		}
+		return nil, usageError{fmt.Errorf("no profile is named %q", profile), hint}
+	}
+	var client *principal.Principal
+	return client.WithProfile(profile), nil
+}
+
+// view returns the current view of the client.
+func (a *app) view() *catalog.View { return a.backends.ViewFor(a.client) }
 
 // catalogOptions returns the catalog options of a configuration.
 func catalogOptions(c *config.Config) catalog.Options {

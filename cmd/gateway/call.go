@@ -62,6 +62,7 @@ VALUE is sent as a string. The exit code is 1 if the call fails or the tool repo
 	}
 	timeout.addFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the raw result")
+	c.source.addProfileFlag(cmd)
 	return cmd
 }
 
@@ -78,7 +79,7 @@ type toolCall struct {
 func (t *toolCall) do(ctx context.Context, args []string) error {
 	clientEnd, gatewayEnd := transport.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- t.gateway.Serve(ctx, "", nil, gatewayEnd) }()
+	go func() { served <- t.gateway.Serve(ctx, "", t.client, gatewayEnd) }()
 	p := peer.New(clientEnd, noCapabilities{}, peer.Options{})
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(context.Background()) }()
@@ -191,7 +192,7 @@ func (w *callWaiter) OnResponse(m wire.Message, err error) {
 // startingBackends returns the names of the starting backends that the call waits for: the backend
 // of the tool or, if the tool is unknown, all backends that may still list it.
 func (t *toolCall) startingBackends() (names []string) {
-	v := t.backends.View()
+	v := t.view()
 	route, found := v.Lookup(catalog.Tools, t.tool)
 	for _, s := range enabled(t.backends.Status()) {
 		isOwn := found && s.Name == route.Backend
@@ -359,7 +360,7 @@ func splitKeyValue(arg string) (key, value string, ok bool) {
 func (t *toolCall) schemaStrings(ctx context.Context) map[string]bool {
 	var found *catalog.Entry
 	for found == nil {
-		v := t.backends.View()
+		v := t.view()
 		if route, ok := v.Lookup(catalog.Tools, t.tool); ok {
 			for _, e := range v.Entries(catalog.Tools) {
 				if e.Backend == route.Backend && e.Item.Original == route.Original {

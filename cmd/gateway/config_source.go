@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"mcpgateway/internal/config"
 )
 
@@ -15,6 +17,13 @@ import (
 type configSource struct {
 	stdio                                           // used to ask the user to approve a file
 	path, logLevel, logFormat, state, listen string // flags
+	profile                                  string // flag: profile of the client; "" = none
+}
+
+// addProfileFlag adds the flag --profile to a command.
+func (s *configSource) addProfileFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.profile, "profile", "",
+		"show the client only what the profile `NAME` permits")
 }
 
 // load loads the configuration. If gateway.yaml in the working directory is not approved, it asks

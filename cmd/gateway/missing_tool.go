@@ -65,7 +65,7 @@ func editHint(a *app, what string) string {
 // nameHint returns the hint for a name that no tool has.
 func nameHint(a *app, name string) string {
 	var names []string
-	for _, e := range a.backends.View().Entries(catalog.Tools) {
+	for _, e := range a.view().Entries(catalog.Tools) {
 		if e.Exposed != "" {
 			names = append(names, e.Exposed)
 			if e.Item.Original == name && e.Exposed != name {

@@ -71,6 +71,7 @@ func (t reloadTarget) ApplyBackends(
 ) error {
 	return t.backends.Apply(ctx, backends.Change{
 		Backends: c.Backends, Catalog: catalogOptions(c), CatalogWait: c.Catalog.Wait,
+		Profiles:    c.Profiles,
 		OnSlowStart: late,
 	})
 }

@@ -53,6 +53,7 @@ func serveFlags(cmd *cobra.Command, s *configSource, alsoStdio *bool) {
 		"serve HTTP at `ADDR`, e.g. 127.0.0.1:7420, instead of stdin and stdout")
 	cmd.Flags().BoolVar(alsoStdio, "stdio", false,
 		"with --listen: serve stdin and stdout as well")
+	s.addProfileFlag(cmd)
 }
 
 // A service serves clients with an app: on stdin and stdout, over HTTP, or both.
@@ -76,6 +77,11 @@ func serve(ctx context.Context, c *cli, alsoStdio bool) error {
 	a, err := c.open(runMode{})
 	if err != nil {
 		return err
+	}
+	if a.client != nil && a.Config.Listen != "" && !alsoStdio {
+		a.close()
+		return usageError{errors.New("--profile is for the client on stdin"),
+			"over HTTP the URL selects the profile: /mcp/" + c.source.profile}
 	}
 	c.secondSignal.set(a.gateway.EndGracePeriods)
 	s := newService(a, c.stdio)
@@ -131,7 +137,7 @@ func (s *service) serveHTTP(ctx context.Context, ln net.Listener, alsoStdio bool
 
 func (s *service) serveStdio(ctx context.Context) error {
 	conn := transport.Stdio(s.in, s.out, int(s.Config.Limits.Message))
-	return s.gateway.Serve(ctx, "", nil, &stdinConn{Conn: conn, app: s.app})
+	return s.gateway.Serve(ctx, "", s.client, &stdinConn{Conn: conn, app: s.app})
 }
 
 // A stdinConn is the connection to the client on stdin and stdout. It logs the end of stdin,

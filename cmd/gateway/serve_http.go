@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/httpserver"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/reload"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -44,16 +46,19 @@ func (s *service) listen() (net.Listener, error) {
 		OnRejected: func(v httpserver.SessionInfo, m wire.Message, err *wire.Error) {
 			s.gateway.RecordRejected(v.ID, v.Principal, m, err)
 		},
-		PendingBackends: func() []string { return unsettled(enabled(s.backends.Status())) },
-		Via:             s.via,
-		MessageLimit:    int(c.Limits.Message),
-		MaxSessions:     c.Limits.Sessions,
-		IdleTimeout:     c.Limits.SessionIdle,
-		RetainLimit:     int(c.Limits.Events),
-		BacklogLimit:    c.Limits.Outbox,
-		AccessRules:     accessOf(c, tokens),
-		Loopback:        c.Loopback(),
-		Log:             s.log,
+		PendingBackends: func(p *principal.Principal) []string {
+			return slices.DeleteFunc(unsettled(enabled(s.backends.Status())),
+				func(name string) bool { return !s.backends.IsPermitted(p, name) })
+		},
+		Via:          s.via,
+		MessageLimit: int(c.Limits.Message),
+		MaxSessions:  c.Limits.Sessions,
+		IdleTimeout:  c.Limits.SessionIdle,
+		RetainLimit:  int(c.Limits.Events),
+		BacklogLimit: c.Limits.Outbox,
+		AccessRules:  accessOf(c, tokens),
+		Loopback:     c.Loopback(),
+		Log:          s.log,
 	}
 	pair, err := reload.LoadCertificate(s.Loaded, c.TLS)
 	if err != nil {
@@ -78,7 +83,8 @@ func (s *service) listen() (net.Listener, error) {
 
 // accessOf returns who may use the HTTP server under c. tokens are the tokens of c, without auto.
 func accessOf(c *config.Config, tokens []config.Token) httpserver.AccessRules {
-	a := httpserver.AccessRules{Origins: c.Origins, Hosts: c.Hosts}
+	a := httpserver.AccessRules{Origins: c.Origins, Hosts: c.Hosts,
+		Profiles: slices.Sorted(maps.Keys(c.Profiles))}
 	for _, t := range tokens {
 		a.Tokens = append(a.Tokens, httpserver.StaticToken{
 			Text: t.Text, Name: t.Name, Profile: t.Profile, Expires: t.Expires,

@@ -63,6 +63,7 @@ printed.
 	cmd.Flags().BoolVar(&asJSON, "json", false,
 		"print JSON: name, backend, backend_tool, and the tool as listed by the backend")
 	cmd.Flags().StringVar(&only, "backend", "", "print only the tools of the backend `NAME`")
+	c.source.addProfileFlag(cmd)
 	return cmd
 }
 
@@ -85,7 +86,7 @@ func selectTools(a *app, backend string, args []string) ([]catalog.Entry, error)
 		return nil, err
 	}
 	var entries, named []catalog.Entry
-	for _, e := range a.backends.View().Entries(catalog.Tools) {
+	for _, e := range a.view().Entries(catalog.Tools) {
 		if backend == "" || e.Backend == backend {
 			entries = append(entries, e)
 			isNamed := len(args) > 0 &&

@@ -19,6 +19,8 @@ type AccessRules struct {
 	// there are Tokens and the listener is on loopback, to loopback origins.
 	Origins []string
 	Hosts   []string // host names of the gateway, in addition to loopback names
+	// Profiles are the names that may follow /mcp/ and /sse/ in the path.
+	Profiles []string
 }
 
 // A StaticToken is a bearer token of the configuration. The Server keeps only its hash.
@@ -45,6 +47,12 @@ type accessControl struct {
 type accessPolicy struct {
 	tokens         []credential
 	origins, hosts []string
+	profiles       []string
+}
+
+// hasProfile reports whether the name of a profile in the path is valid; "" = there is none.
+func (r *accessPolicy) hasProfile(name string) bool {
+	return name == "" || slices.Contains(r.profiles, name)
 }
 
 // A credential is the hash of a token, and the principal to which the token belongs. An unchanged
@@ -122,7 +130,7 @@ func (a *accessControl) replace(access AccessRules, numbered bool) {
 	a.updating.Lock()
 	defer a.updating.Unlock()
 	old := a.policy.Load()
-	next := &accessPolicy{origins: access.Origins, hosts: access.Hosts}
+	next := &accessPolicy{origins: access.Origins, hosts: access.Hosts, profiles: access.Profiles}
 	for _, t := range access.Tokens {
 		c := credential{sum: sha256.Sum256([]byte(t.Text)), name: t.Name, profile: t.Profile,
 			expires: t.Expires}

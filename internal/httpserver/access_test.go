@@ -105,7 +105,8 @@ func TestRemovedTokenOpensNothing(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = bearerTokens("alpha", "beta") })
 	principal := h.server.access.policy.Load().tokens[0].principal
 	h.server.UpdateAccess(AccessRules{Tokens: bearerTokens("beta")})
-	if herr := h.server.sessions.open(newSession(h.server, principal, false)); herr == nil ||
+	if herr := h.server.sessions.open(newSession(
+		&httpExchange{srv: h.server, principal: principal}, false)); herr == nil ||
 		herr.status != 401 {
 		t.Errorf("open: %+v", herr)
 	}

@@ -75,7 +75,8 @@ func BenchmarkCall(b *testing.B) {
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for range n - 1 {
-				if herr := srv.sessions.open(newSession(srv, nil, false)); herr != nil {
+				x := &httpExchange{srv: srv}
+				if herr := srv.sessions.open(newSession(x, false)); herr != nil {
 					b.Fatal(herr)
 				}
 			}

@@ -19,6 +19,7 @@ type httpExchange struct {
 	w         http.ResponseWriter
 	r         *http.Request
 	principal *principal.Principal // nil = without authentication
+	profile   string               // name of the profile in the path; "" = none
 }
 
 // ServeHTTP implements http.Handler.
@@ -60,6 +61,15 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.reject(herr)
 		return
 	}
+	endpoint, profile, _ := strings.Cut(path[1:], "/")
+	if endpoint == "mcp" || endpoint == "sse" {
+		if profile != "" && !srv.access.policy.Load().hasProfile(profile) {
+			x.reject(newHTTPError(http.StatusNotFound,
+				"Not found: there is no profile of this name in the configuration"))
+			return
+		}
+		path, x.profile = "/"+endpoint, profile
+	}
 	switch path {
 	case "/mcp":
 		x.serveMCP()
@@ -91,7 +101,8 @@ func (x *httpExchange) serveMCP() {
 
 // findSession returns the session in the header Mcp-Session-Id; nil = unknown.
 func (x *httpExchange) findSession() *httpSession {
-	return x.srv.sessions.find(x.r.Header.Get(protocol.HeaderSessionID), x.principal, false)
+	return x.srv.sessions.find(x.r.Header.Get(protocol.HeaderSessionID), x.principal, x.profile,
+		false)
 }
 
 // reject logs herr and writes it as the response.
@@ -131,20 +142,22 @@ const ServerHeader = "mcp-gateway"
 // names of pending backends are reported only to authenticated clients.
 func (x *httpExchange) serveReadiness() {
 	withNames := x.r.URL.Query().Has("backends")
+	var who *principal.Principal
 	if withNames {
 		if x.srv.access.policy.Load().isOpen() {
 			x.reject(newHTTPError(http.StatusForbidden,
 				"Forbidden: the names of backends require a token: set auth.tokens"))
 			return
 		}
-		if _, herr := x.srv.access.authenticate(x.r); herr != nil {
+		var herr *httpError
+		if who, herr = x.srv.access.authenticate(x.r); herr != nil {
 			x.reject(herr)
 			return
 		}
 	}
 	var waiting []string
 	if x.srv.opts.PendingBackends != nil {
-		waiting = x.srv.opts.PendingBackends()
+		waiting = x.srv.opts.PendingBackends(who)
 	}
 	switch {
 	case x.srv.sessions.isClosing():

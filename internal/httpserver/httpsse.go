@@ -23,7 +23,7 @@ func (x *httpExchange) serveHTTPSSE() {
 			"Not acceptable: the client must accept text/event-stream"))
 		return
 	}
-	s, sw := newSession(x.srv, x.principal, true), newStreamWriter(x.w)
+	s, sw := newSession(x, true), newStreamWriter(x.w)
 	st := s.streams.standalone
 	st.writer, s.activity.exchanges = sw, 1
 	if herr := x.srv.sessions.open(s); herr != nil {
@@ -57,7 +57,7 @@ func (x *httpExchange) postHTTPSSE() {
 		x.reject(herr)
 		return
 	}
-	s := x.srv.sessions.find(x.r.URL.Query().Get("session"), x.principal, true)
+	s := x.srv.sessions.findHTTPSSE(x.r.URL.Query().Get("session"), x.principal)
 	p, herr := x.readPost(s, s != nil)
 	defer p.lease.release()
 	switch {

@@ -63,7 +63,7 @@ func (x *httpExchange) readPost(s *httpSession, anyMessage bool) (*postedMessage
 // serveInitialize serves an initialize request that opens a session. The session is closed if the
 // response is an error or cannot be sent.
 func (x *httpExchange) serveInitialize(p *postedMessage) {
-	s := newSession(x.srv, x.principal, false)
+	s := newSession(x, false)
 	if herr := x.srv.sessions.open(s); herr != nil {
 		x.rejectPosted(p, "", herr)
 		return

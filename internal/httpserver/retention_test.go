@@ -217,7 +217,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 func TestIdleSessionsEnd_ConcurrentRequest(t *testing.T) {
 	srv := New(Options{IdleTimeout: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
 	for range 20000 {
-		s := newSession(srv, nil, false)
+		s := newSession(&httpExchange{srv: srv}, false)
 		var both sync.WaitGroup
 		both.Go(func() { s.closeIfIdle() })
 		s.mu.Lock()

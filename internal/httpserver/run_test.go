@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -251,7 +252,9 @@ func TestRunWaitsForHTTP2Exchanges(t *testing.T) {
 		begun, goOn := make(chan bool), make(chan bool)
 		h := newHarness(t, func(o *Options) {
 			o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-			o.ValidateHeaders = func(wire.Message, func(string) []string) *wire.Error {
+			o.ValidateHeaders = func(
+				*principal.Principal, wire.Message, func(string) []string,
+			) *wire.Error {
 				close(begun)
 				<-goOn
 				return nil

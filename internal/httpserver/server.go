@@ -6,7 +6,7 @@
 // generations work side by side.
 //
 //	ServeHTTP ─ accessControl.admit (Host, Origin), authenticate
-//	  ├ POST /mcp    post.go
+//	  ├ POST /mcp    post.go; also /mcp/PROFILE and /sse/PROFILE
 //	  │   ├ in a session    registerPost ─ deliver ─► SessionHandler.Receive
 //	  │   │                   └ writeResponse ◄─ sseStream ◄─ streamSet ◄─ Writer.Write
 //	  │   └ stateless.go    statelessTable.validate ─ serve ─► Options.ServeRequest
@@ -57,14 +57,17 @@ type Options struct {
 	// MCP-Protocol-Version contain the same supported revision. get returns the values of a header.
 	// A non-nil error becomes the response. ValidateHeaders is called concurrently, before the
 	// limit of open requests is applied, and must not block. If nil, no headers are checked.
-	ValidateHeaders func(m wire.Message, get func(header string) []string) *wire.Error
+	ValidateHeaders func(p *principal.Principal, m wire.Message,
+		get func(header string) []string) *wire.Error
 	// OnRejected is called before the Server itself responds with an error to a message that it has
 	// read or tried to read, and when the client of a request disconnects before delivery. info is
 	// the session, or the request without a session; its ID is "" if there is neither. Its
 	// Principal may be nil if the ID is "" or the session is open. m may be invalid, or empty.
 	// OnRejected is called concurrently and must not block; it may be nil.
-	OnRejected      func(info SessionInfo, m wire.Message, err *wire.Error)
-	PendingBackends func() []string // backends that are still starting, for /readyz; nil = none
+	OnRejected func(info SessionInfo, m wire.Message, err *wire.Error)
+	// PendingBackends returns the backends that are still starting, of those that a principal may
+	// use, for /readyz; nil = none.
+	PendingBackends func(p *principal.Principal) []string
 
 	MessageLimit int // bytes of one message, and of the unsent messages of one client; 0 = 64 MiB
 	// MaxSessions is the maximum number of open sessions; a further initialize gets status 503. It
@@ -121,6 +124,15 @@ type SessionInfo struct {
 // logger returns log with the attributes of the session.
 func (i SessionInfo) logger(log *slog.Logger) *slog.Logger {
 	return log.With("session", i.ID).With(i.Principal.LogAttrs()...)
+}
+
+// sessionInfo returns the SessionInfo of a client that uses the path of a profile; "" = the path
+// has none.
+func sessionInfo(id string, p *principal.Principal, profile string) SessionInfo {
+	if profile != "" {
+		p = p.WithProfile(profile)
+	}
+	return SessionInfo{ID: id, Principal: p}
 }
 
 // A Server is the HTTP server of the gateway. Create it with New.
@@ -190,8 +202,9 @@ func New(o Options) *Server {
 
 // UpdateAccess replaces the tokens, origins and hosts. Sessions and requests of remaining tokens
 // continue. UpdateAccess closes the sessions and requests of tokens that were removed, have
-// expired, or have another name or profile, and, if the first token is added, the sessions and
-// requests without a token. It does not wait for the end of what it closes.
+// expired, or have another name or profile, those of profiles that were removed, and, if the first
+// token is added, the sessions and requests without a token. It does not wait for the end of what
+// it closes.
 func (srv *Server) UpdateAccess(a AccessRules) {
 	srv.access.update(a)
 	srv.closeExcluded("closed sessions and requests of removed tokens")
@@ -203,13 +216,13 @@ func (srv *Server) closeExcluded(message string) {
 	// The tables check the policy under their locks: what they accept from now on is allowed.
 	policy, closed := srv.access.policy.Load(), 0
 	for _, s := range srv.sessions.all() {
-		if !policy.includes(s.principal) {
+		if !policy.includes(s.principal) || !policy.hasProfile(s.profile) {
 			_ = s.Close()
 			closed++
 		}
 	}
 	for _, e := range srv.stateless.all() {
-		if !policy.includes(e.principal) {
+		if !policy.includes(e.principal) || !policy.hasProfile(e.profile) {
 			_ = e.Close()
 			closed++
 		}

@@ -24,6 +24,7 @@ type httpSession struct {
 	key       string // Mcp-Session-Id, secret
 	logID     string // id in logs
 	principal *principal.Principal
+	profile   string // name of the profile in the path; "" = none
 
 	deliverMu sync.Mutex     // held while handler receives a message
 	handler   SessionHandler // guarded by deliverMu
@@ -41,10 +42,10 @@ type httpSession struct {
 // A sessionEnd describes the end of a session.
 type sessionEnd struct{ reason error } // argument of SessionHandler.Closed
 
-// newSession returns a session that is not registered. httpSSE is the transport.
-func newSession(srv *Server, p *principal.Principal, httpSSE bool) *httpSession {
+// newSession returns a session of the client of x that is not registered. httpSSE is the transport.
+func newSession(x *httpExchange, httpSSE bool) *httpSession {
 	s := &httpSession{
-		server: srv, principal: p, streams: newStreamSet(httpSSE),
+		server: x.srv, principal: x.principal, profile: x.profile, streams: newStreamSet(httpSSE),
 		activity: sessionActivity{lastActive: time.Now()},
 	}
 	s.key, s.logID = newSessionKey()
@@ -54,7 +55,7 @@ func newSession(srv *Server, p *principal.Principal, httpSSE bool) *httpSession 
 }
 
 func (s *httpSession) info() SessionInfo {
-	return SessionInfo{ID: s.logID, Principal: s.principal}
+	return sessionInfo(s.logID, s.principal, s.profile)
 }
 
 // logger returns the logger of the session. It is created on demand, because most sessions log

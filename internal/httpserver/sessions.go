@@ -51,11 +51,33 @@ func (t *sessionTable) register(s *httpSession) *httpError {
 }
 
 // find returns the session with this key; nil if the key is unknown, or belongs to a session of
-// another principal or transport.
-func (t *sessionTable) find(key string, p *principal.Principal, httpSSE bool) *httpSession {
+// another principal, path or transport.
+func (t *sessionTable) find(
+	key string, p *principal.Principal, profile string, httpSSE bool,
+) *httpSession {
+	s := t.sessionOf(key, p)
+	if s == nil || s.profile != profile || s.isHTTPSSE() != httpSSE {
+		return nil
+	}
+	return s
+}
+
+// findHTTPSSE is find for the messages of HTTP+SSE, whose path does not contain the profile.
+func (t *sessionTable) findHTTPSSE(key string, p *principal.Principal) *httpSession {
+	s := t.sessionOf(key, p)
+	if s == nil || !s.isHTTPSSE() {
+		return nil
+	}
+	return s
+}
+
+// sessionOf returns the session of a principal with this key, nil if there is none. A session is
+// also bound to the profiles with which it was opened.
+func (t *sessionTable) sessionOf(key string, p *principal.Principal) *httpSession {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s := t.sessions[key]; s != nil && s.principal.Is(p) && s.isHTTPSSE() == httpSSE {
+	if s := t.sessions[key]; s != nil && s.principal.Is(p) &&
+		s.principal.ProfileKey() == p.ProfileKey() {
 		return s
 	}
 	return nil

@@ -123,7 +123,7 @@ func (t *statelessTable) servePost(x *httpExchange, p *postedMessage) {
 	var herr *httpError
 	switch p.m.Kind() {
 	case wire.Request:
-		herr = t.validate(x.r, p.m)
+		herr = t.validate(x, p.m)
 		if herr == nil && p.accept == acceptJSON &&
 			p.m.Method() == protocol.MethodSubscriptionsListen {
 			herr = newHTTPError(http.StatusNotAcceptable,
@@ -171,8 +171,8 @@ func (t *statelessTable) start(ctx context.Context, e *statelessExchange) {
 
 // validate checks that the headers and _meta of a request are consistent. Clients may rely
 // on the order of the checks. Options.ValidateHeaders comes last.
-func (t *statelessTable) validate(r *http.Request, m wire.Message) *httpError {
-	revision := headerRevision(r)
+func (t *statelessTable) validate(x *httpExchange, m wire.Message) *httpError {
+	revision := headerRevision(x.r)
 	client, rpcErr := protocol.ParseClientMeta(m)
 	switch modern := protocol.IsModernRevision(revision); {
 	// The request would be valid without the header.
@@ -188,7 +188,8 @@ func (t *statelessTable) validate(r *http.Request, m wire.Message) *httpError {
 	if t.opts.ValidateHeaders == nil {
 		return nil
 	}
-	if rpcErr := t.opts.ValidateHeaders(m, r.Header.Values); rpcErr != nil {
+	who := sessionInfo("", x.principal, x.profile).Principal
+	if rpcErr := t.opts.ValidateHeaders(who, m, x.r.Header.Values); rpcErr != nil {
 		return &httpError{status: statusForCode(rpcErr.Code), err: rpcErr}
 	}
 	return nil

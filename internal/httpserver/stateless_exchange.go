@@ -23,6 +23,7 @@ import (
 type statelessExchange struct {
 	server    *Server
 	principal *principal.Principal
+	profile   string // name of the profile in the path; "" = none
 	logID     string // id in logs
 	request   wire.Message
 	jsonOnly  bool // the client does not accept events
@@ -50,7 +51,8 @@ const (
 
 func newStatelessExchange(x *httpExchange, p *postedMessage) *statelessExchange {
 	e := &statelessExchange{
-		server: x.srv, logID: newLogID(), principal: x.principal, request: p.m,
+		server: x.srv, logID: newLogID(), principal: x.principal, profile: x.profile,
+		request:  p.m,
 		jsonOnly: p.accept == acceptJSON, status: http.StatusOK, writer: newStreamWriter(x.w),
 	}
 	e.backlog.disconnect, e.backlog.client = e.disconnect, e.info()
@@ -96,7 +98,7 @@ func (e *statelessExchange) call() {
 }
 
 func (e *statelessExchange) info() SessionInfo {
-	return SessionInfo{ID: e.logID, Principal: e.principal}
+	return sessionInfo(e.logID, e.principal, e.profile)
 }
 
 // errNoServerRequests is the error of Write for a request or batch, which clients without a session

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -53,7 +54,9 @@ func (tr testRequest) withRevision(date string) testRequest {
 func TestStatelessChecks(t *testing.T) {
 	h := newHarness(t, func(o *Options) {
 		o.Loopback, o.Tokens = true, bearerTokens("secret")
-		o.ValidateHeaders = func(m wire.Message, get func(string) []string) *wire.Error {
+		o.ValidateHeaders = func(
+			_ *principal.Principal, m wire.Message, get func(string) []string,
+		) *wire.Error {
 			switch {
 			case m.Method() == "initialize" || m.Method() == "ping":
 				return wire.Errorf(wire.CodeMethodNotFound, "Method not found")

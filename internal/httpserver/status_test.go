@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -246,7 +247,7 @@ func TestHealth_F_SEC_12(t *testing.T) {
 	var waiting []string
 	newServer := func(tokens ...string) *harness {
 		return newHarness(t, func(o *Options) {
-			o.PendingBackends = func() []string { return waiting }
+			o.PendingBackends = func(*principal.Principal) []string { return waiting }
 			o.Tokens = bearerTokens(tokens...)
 			o.Loopback = true
 		})
