@@ -69,10 +69,10 @@ func (f *filterSet) permits(r *contract.BackendRequest) bool {
 	return permitsRequest(f.inForce.Load(), r)
 }
 
-// permitsRequest reports whether filters permit a request. Requests that name no tool, prompt or resource
-// are permitted. A request that ends something, such as resources/unsubscribe, and a request about
-// a task are also permitted, because the filters permitted the request that created the
-// subscription or the task.
+// permitsRequest reports whether filters permit a request. Requests that name no tool, prompt or
+// resource are permitted. A request that ends something, such as resources/unsubscribe, and a
+// request about a task are also permitted, because the filters permitted the request that created
+// the subscription or the task.
 func permitsRequest(all *config.Filters, r *contract.BackendRequest) bool {
 	if all.Tools.IsZero() && all.Prompts.IsZero() && all.Resources.IsZero() {
 		return true

@@ -19,7 +19,7 @@ import (
 type configKey struct{ typ, value, reload string }
 
 var configRow = regexp.MustCompile(
-	"(?m)^\\| `([a-z_.\\[\\]]+)` \\| ([^|]+) \\| ([^|]+) \\| ([^|]+) \\|")
+	"(?m)^\\| `([A-Za-z_.\\[\\]]+)` \\| ([^|]+) \\| ([^|]+) \\| ([^|]+) \\|")
 
 // TestConfigurationDoc checks configuration.md: its tables contain each key of the configuration
 // exactly once and no other, with the type and the default of the key, and state whether a reload
@@ -49,7 +49,8 @@ func TestConfigurationDoc(t *testing.T) {
 		if !isDefault(f, strings.Trim(row.value, "`")) && row.value != "required" {
 			t.Errorf("docs/configuration.md: the default of %s is %s, want %v", key, row.value, f)
 		}
-		if strings.HasPrefix(key, "backends[].") || strings.HasPrefix(key, "auth.tokens[].") || strings.HasPrefix(key, "defaults.") {
+		if slices.ContainsFunc([]string{"backends[].", "auth.tokens[].", "defaults.", "profiles.NAME."},
+			func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
 			continue
 		}
 		if live := !needsRestart(key); strings.HasPrefix(row.reload, "live") != live {
@@ -90,6 +91,9 @@ func settableFields(t *testing.T) map[string]reflect.Value {
 	for key, f := range leaves(reflect.ValueOf(config.Token{}), "") {
 		fields["auth.tokens[]."+key] = f
 	}
+	for key, f := range leaves(reflect.ValueOf(config.Profile{}), "") {
+		fields["profiles.NAME."+key] = f
+	}
 	if n := len(fields); n < 50 {
 		t.Fatalf("only %d keys", n)
 	}
@@ -126,6 +130,8 @@ func typeName(t reflect.Type) string {
 		return "list of tokens"
 	case t == reflect.TypeFor[time.Time]():
 		return "time"
+	case t == reflect.TypeFor[map[string]config.Profile]():
+		return "mapping of names to profiles"
 	case t.Kind() == reflect.Slice:
 		return "list of strings"
 	case t.Kind() == reflect.Map:
@@ -172,6 +178,8 @@ func changed(f reflect.Value, n int64) {
 	switch f.Kind() {
 	case reflect.String:
 		f.SetString(strconv.FormatInt(n, 10))
+	case reflect.Map:
+		f.Set(reflect.ValueOf(map[string]config.Profile{strconv.FormatInt(n, 10): {}}))
 	case reflect.Slice:
 		if f.Type() == reflect.TypeFor[[]config.Token]() {
 			f.Set(reflect.ValueOf([]config.Token{{Text: strconv.FormatInt(n, 10)}}))
