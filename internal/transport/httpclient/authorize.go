@@ -3,6 +3,9 @@ package httpclient
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 )
 
 // An Authorizer provides access tokens for the requests to one server. Its methods may be called
@@ -27,7 +30,35 @@ func (e *AuthorizationError) Unwrap() error { return e.Err }
 const (
 	// maxRefusals bounds how often a request is sent again because its token was refused.
 	maxRefusals = 3
-	// maxRefusedBody is the number of bytes of a response with status 401 or 403 that are read so
-	// that its connection can be reused.
+	// maxRefusedBody bounds the announced length, in bytes, of a response with status 401 or 403
+	// that is read so that its connection can be reused.
 	maxRefusedBody = 64 << 10
 )
+
+// sentTokens are the access tokens that were sent last, which a server may repeat in its errors.
+type sentTokens struct {
+	mu     sync.Mutex
+	latest []string // at most maxSentTokens, the last one first
+}
+
+// maxSentTokens bounds sentTokens.latest. Requests with earlier tokens have ended.
+const maxSentTokens = 4
+
+func (s *sentTokens) add(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.latest, token) {
+		s.latest = slices.Insert(s.latest, 0, token)
+		s.latest = s.latest[:min(len(s.latest), maxSentTokens)]
+	}
+}
+
+// redact replaces the tokens in text.
+func (s *sentTokens) redact(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, token := range s.latest {
+		text = strings.ReplaceAll(text, token, "***")
+	}
+	return text
+}

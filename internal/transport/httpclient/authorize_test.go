@@ -153,3 +153,77 @@ func TestRefusalThatIsNotHandled(t *testing.T) {
 		}
 	})
 }
+
+// A part of a token would not be masked in the log: errors contain none.
+func TestErrorBodyThatRepeatsTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, a := newStub(t), &tokens{number: 1}
+		c := ready(t, s, func(o *Options) { o.Authorizer = a })
+		for _, status := range []int{http.StatusInternalServerError, http.StatusTemporaryRedirect} {
+			s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) {
+				token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+				text := strings.Repeat("-", maxExcerpt-5) + token
+				w.Header().Set("Location", "http://other.example/"+text[25:])
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, text)
+			}
+			c.call("tools/call")
+			_, _, err := c.Read()
+			if err == nil || strings.Contains(err.Error(), "tok") ||
+				!strings.Contains(err.Error(), "--") {
+				t.Errorf("%d: %v", status, err)
+			}
+		}
+	})
+}
+
+// net/http adds the cookies of the jar to the header of each request.
+func TestRefusedCallIsSentAgainWithEachCookieOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, a := newStub(t), &tokens{}
+		c := ready(t, s, func(o *Options) {
+			o.Authorizer = a
+			o.Headers = map[string]string{"Cookie": "own=1"}
+		})
+		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			if r.Header.Get("Authorization") != "Bearer token-2" {
+				http.SetCookie(w, &http.Cookie{Name: "jar", Value: r.Header.Get("Authorization")})
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			writeResult(w, m, "{}")
+		}
+		c.call("tools/call")
+		if _, _, err := c.Read(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		calls := s.requests("tools/call")
+		got := calls[len(calls)-1].header.Values("Cookie")
+		if len(calls) != 3 || strings.Join(got, "; ") != `own=1; jar="Bearer token-1"` {
+			t.Errorf("%d requests, the last one with the cookies %q", len(calls), got)
+		}
+	})
+}
+
+// A server may send the body of its refusal slowly, or never.
+func TestRefusalWhoseBodyDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, a := newStub(t), &tokens{}
+		c := ready(t, s, func(o *Options) { o.Authorizer = a })
+		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			if r.Header.Get("Authorization") == "" {
+				w.WriteHeader(http.StatusUnauthorized)
+				_, _ = io.WriteString(w, "x")
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+				return
+			}
+			writeResult(w, m, "{}")
+		}
+		c.call("tools/call")
+		if _, _, err := c.Read(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -31,9 +31,10 @@ type httpTarget struct {
 	secrets      []string          // texts that must not be shown
 	redactor     *strings.Replacer // replaces secrets
 	jar          *cookieJar
-	authorizer   Authorizer // nil = none
-	host         string     // header Host; "" = that of url
-	messageLimit int        // bytes of one message
+	authorizer   Authorizer  // nil = none
+	tokens       *sentTokens // of authorizer
+	host         string      // header Host; "" = that of url
+	messageLimit int         // bytes of one message
 	// whether the server may require a client certificate that is not configured
 	certificateState *atomic.Int32
 }
@@ -58,6 +59,7 @@ func newTarget(o Options) (*httpTarget, error) {
 		baseHeader:   http.Header{"User-Agent": {"mcp-gateway"}, "Accept-Encoding": {"identity"}},
 		jar:          newCookieJar(),
 		authorizer:   o.Authorizer,
+		tokens:       new(sentTokens),
 		messageLimit: o.Limit, certificateState: new(atomic.Int32),
 	}
 	t.addSecrets(secretsOf(u, o.Headers))
@@ -250,6 +252,7 @@ func (t *httpTarget) sendAuthorized(
 		}
 		if header.Del("Authorization"); token != "" {
 			header.Set("Authorization", "Bearer "+token)
+			t.tokens.add(token)
 		}
 		resp, err := t.send(ctx, method, header, body, retry)
 		if err != nil {
@@ -263,10 +266,17 @@ func (t *httpTarget) sendAuthorized(
 		if !again && err == nil {
 			return resp, nil
 		}
-		_, _ = io.CopyN(io.Discard, resp.Body, maxRefusedBody)
+		if resp.ContentLength >= 0 && resp.ContentLength <= maxRefusedBody {
+			_, _ = io.Copy(io.Discard, resp.Body)
+		}
 		resp.Body.Close()
 		if err != nil {
 			return nil, &AuthorizationError{err}
+		}
+		// Package net/http may still read the header, to which it has added cookies.
+		header = header.Clone()
+		if header.Del("Cookie"); t.baseHeader["Cookie"] != nil {
+			header["Cookie"] = slices.Clone(t.baseHeader["Cookie"])
 		}
 	}
 }
@@ -318,7 +328,11 @@ func (t *httpTarget) addSecrets(secrets []string) {
 
 // redact replaces the secrets in text.
 func (t *httpTarget) redact(text string) string {
-	if text = t.redactor.Replace(text); t.jar != nil {
+	text = t.redactor.Replace(text)
+	if t.authorizer != nil {
+		text = t.tokens.redact(text)
+	}
+	if t.jar != nil {
 		text = t.jar.redact(text)
 	}
 	return text
