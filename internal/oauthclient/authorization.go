@@ -8,10 +8,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"mcpgateway/internal/text"
 )
 
 // Options describe an Authorization. Only Name, URL and Store are required.
@@ -22,12 +23,15 @@ type Options struct {
 	TLS       *tls.Config // for all requests; nil = default
 	Store     *Store
 	Log       *slog.Logger // nil = no logging
-	// OnNeedsLogin is called, on the goroutine of a request, when NeedsLogin begins to return a
-	// reason. nil = not called.
+	// OnNeedsLogin is called when NeedsLogin begins to return a reason. nil = not called.
 	OnNeedsLogin func(*LoginError)
-	// OnSecret is called with each token and client secret before it is used or stored, so that it
-	// can be masked. nil = not called.
+	// OnSecret is called with each token, code, code verifier and client secret before it is used
+	// or stored, so that it can be masked. nil = not called.
 	OnSecret func(secret string)
+	// Go runs a function in a goroutine that the caller owns, with a context that is done when the
+	// server is no longer used; the function then ends within 3 s. It reports false if no
+	// goroutine can be started. nil = the Authorization starts a goroutine of its own.
+	Go func(func(context.Context)) bool
 
 	// ClientID and ClientSecret are a client that the user has registered at the authorization
 	// server; "" = none.
@@ -43,13 +47,13 @@ type Options struct {
 }
 
 // An Authorization obtains the access tokens for one server on behalf of one principal. All methods
-// may be called concurrently. An Authorization has no goroutines.
+// may be called concurrently. Its only goroutine is that of an attempt to obtain a token; see
+// Options.Go.
 type Authorization struct {
 	Options
 	discoverer
-	key string // in the Store
-
-	refreshing chan struct{} // capacity 1: one refresh at a time
+	key      string // in the Store
+	attempts attempts
 
 	mu        sync.Mutex
 	grant     *Grant // nil = none
@@ -75,11 +79,17 @@ func New(o Options) (*Authorization, error) {
 	if o.OnSecret == nil {
 		o.OnSecret = func(string) {}
 	}
+	if o.Go == nil {
+		o.Go = func(f func(context.Context)) bool {
+			go f(context.Background())
+			return true
+		}
+	}
 	g := newGuard(u, o.AllowPrivate, o.TLS)
 	return &Authorization{
 		Options: o, key: key(o.Name, o.URL, o.Principal),
 		discoverer: discoverer{server: u, guard: g, http: g.client()},
-		refreshing: make(chan struct{}, 1), changed: make(chan struct{}),
+		attempts:   attempts{start: o.Go}, changed: make(chan struct{}),
 	}, nil
 }
 
@@ -151,13 +161,7 @@ func (a *Authorization) current(now bool) (*Grant, error) {
 // setLocked makes g the current grant.
 func (a *Authorization) setLocked(g *Grant, v version) {
 	if g != nil {
-		for _, secret := range []string{
-			g.Secrets.Access, g.Secrets.Refresh, g.Secrets.ClientSecret,
-		} {
-			if secret != "" {
-				a.OnSecret(secret)
-			}
-		}
+		a.mask(g.Secrets.Access, g.Secrets.Refresh, g.Secrets.ClientSecret)
 	}
 	a.grant, a.version = g, v
 	if g != nil && g.Secrets.Access != "" {
@@ -165,6 +169,15 @@ func (a *Authorization) setLocked(g *Grant, v version) {
 	}
 	close(a.changed)
 	a.changed = make(chan struct{})
+}
+
+// mask passes secrets to OnSecret, except "".
+func (a *Authorization) mask(secrets ...string) {
+	for _, secret := range secrets {
+		if secret != "" {
+			a.OnSecret(secret)
+		}
+	}
 }
 
 // save makes g the current grant, and stores it, except the token of a client that needs no login.
@@ -182,8 +195,8 @@ func (a *Authorization) save(g *Grant) (err error) {
 }
 
 // Token returns the access token for the next request, "" if there is none. A token that expires
-// soon is refreshed first; meanwhile Token blocks. If it cannot be refreshed, Token returns it as
-// long as it is valid, and an error after that, for example a *LoginError.
+// soon is still returned, and refreshed meanwhile. If it has expired, Token blocks until it is
+// refreshed, and returns an error, for example a *LoginError, if that fails.
 func (a *Authorization) Token(ctx context.Context) (string, error) {
 	g, err := a.current(false)
 	switch {
@@ -194,16 +207,20 @@ func (a *Authorization) Token(ctx context.Context) (string, error) {
 	case g.fresh(time.Now()) || !a.canRefresh(g):
 		return g.Secrets.Access, nil
 	}
-	refreshed, err := a.refresh(ctx, g.Secrets.Access)
-	switch {
-	case err == nil:
-		return refreshed.Secrets.Access, nil
-	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case g.expired(time.Now()):
-		return "", a.noteLogin(err)
+	old := g.Secrets.Access
+	refresh := func(ctx context.Context) error {
+		return a.noteLogin(a.refresh(ctx, old))
 	}
-	a.Log.Warn("access token not refreshed; still valid", "err", err)
+	if !g.expired(time.Now()) {
+		a.attempts.begin(old, refresh)
+		return old, nil
+	}
+	if err := a.attempts.share(ctx, old, refresh); err != nil {
+		return "", err
+	}
+	if g, err = a.current(false); err != nil || g == nil {
+		return "", err
+	}
 	return g.Secrets.Access, nil
 }
 
@@ -240,16 +257,26 @@ func (a *Authorization) Refused(ctx context.Context, token string, resp *http.Re
 		return false, err
 	case g != nil && g.Secrets.Access != token && !g.expired(time.Now()):
 		return true, nil
-	case isForbidden:
+	case isForbidden && g != nil:
 		err = a.stepUp(ctx, g, token, ch)
 	default:
-		err = a.noteLogin(a.reauthorize(ctx, g, token, ch))
+		err = a.attempts.share(ctx, token, func(ctx context.Context) error {
+			err := a.reauthorize(ctx, token, ch)
+			if isForbidden { // only this request needs a login
+				return err
+			}
+			return a.noteLogin(err)
+		})
 	}
-	if errors.Is(err, errNotOAuth) {
+	if errors.Is(err, errNotOAuth) || errors.Is(err, errTooOften) {
 		return false, nil
 	}
 	return err == nil, err
 }
+
+// RequireLogin records that no request can succeed because of why, until there is another grant:
+// NeedsLogin returns why. It is called when the server refuses a connection that needs more rights.
+func (a *Authorization) RequireLogin(why *LoginError) { _ = a.noteLogin(why) }
 
 // noteLogin returns err. If err is a *LoginError, NeedsLogin returns it from now on.
 func (a *Authorization) noteLogin(err error) error {
@@ -265,33 +292,34 @@ func (a *Authorization) noteLogin(err error) error {
 	return err
 }
 
-// reauthorize obtains a token in place of one that was refused with status 401.
-func (a *Authorization) reauthorize(
-	ctx context.Context, g *Grant, token string, ch challenge,
-) error {
-	if g == nil {
-		return a.authorize(ctx, token, ch)
+// reauthorize obtains a token in place of one that was refused, "" = none. It fetches the metadata
+// first, because the authorization server may have changed.
+func (a *Authorization) reauthorize(ctx context.Context, token string, ch challenge) error {
+	g, err := a.current(true)
+	switch {
+	case err != nil:
+		return err
+	case g == nil:
+		return a.authorize(ctx, ch)
+	case g.Secrets.Access != token && !g.expired(time.Now()):
+		return nil // another process has refreshed it
 	}
 	m, err := a.discover(ctx, ch, g.Issuer)
 	switch {
 	case err != nil:
 		a.Log.Debug("authorization server not checked before the refresh", "err", err)
 	case a.ClientCredentials:
-		return a.clientCredentials(ctx, m, a.requestedScopes(m, ch, g), token)
+		return a.clientCredentials(ctx, m, a.requestedScopes(m, ch, g))
 	case m.server.Issuer != g.Issuer:
 		return a.loginError("the server has changed its authorization server to " +
 			shown(m.server.Issuer))
 	}
-	if !a.canRefresh(g) {
-		return a.loginError("the login has expired")
-	}
-	_, err = a.refresh(ctx, token)
-	return err
+	return a.refresh(ctx, token)
 }
 
 // authorize obtains the first token, if that needs no login. The error says otherwise what is
 // needed.
-func (a *Authorization) authorize(ctx context.Context, token string, ch challenge) error {
+func (a *Authorization) authorize(ctx context.Context, ch challenge) error {
 	m, err := a.discover(ctx, ch, "")
 	switch {
 	case err != nil:
@@ -301,7 +329,7 @@ func (a *Authorization) authorize(ctx context.Context, token string, ch challeng
 	case !a.ClientCredentials:
 		return a.loginError("nobody has logged in yet")
 	}
-	return a.clientCredentials(ctx, m, a.requestedScopes(m, ch, nil), token)
+	return a.clientCredentials(ctx, m, a.requestedScopes(m, ch, nil))
 }
 
 // isUnconfigured reports whether the user has configured nothing about OAuth.
@@ -312,28 +340,53 @@ func (a *Authorization) isUnconfigured() bool {
 // stepUp obtains a token with the scopes of a challenge insufficient_scope, in addition to those
 // that were granted. With client credentials it asks for them; otherwise somebody has to log in.
 func (a *Authorization) stepUp(ctx context.Context, g *Grant, token string, ch challenge) error {
-	if g == nil {
-		return a.authorize(ctx, token, ch)
-	}
-	wanted := union(g.Scopes, ch.scopes)
-	if isSubset(wanted, g.Scopes) {
-		return fmt.Errorf("the server refuses the granted scopes %q", strings.Join(g.Scopes, " "))
+	if isSubset(ch.scopes, g.Scopes) {
+		return fmt.Errorf("the server refuses the granted scopes %s", shownScopes(g.Scopes))
 	}
 	if a.ClientCredentials {
-		m, err := a.discover(ctx, ch, g.Issuer)
-		if err != nil {
-			return err
-		}
-		return a.clientCredentials(ctx, m, wanted, token)
+		return a.attempts.share(ctx, "scopes "+token, func(ctx context.Context) error {
+			m, err := a.discover(ctx, ch, g.Issuer)
+			if err != nil {
+				return err
+			}
+			return a.clientCredentials(ctx, m, wantedScopes(g, ch.scopes))
+		})
 	}
-	if !slices.Equal(g.Wanted, wanted) {
-		next := *g
-		next.Wanted = wanted
-		if err := a.save(&next); err != nil {
-			a.Log.Warn("login not stored", "err", err)
-		}
+	if err := a.storeWanted(ctx, g, ch.scopes); err != nil {
+		a.Log.Warn("missing scopes not stored", "err", err)
 	}
-	login := a.loginError(fmt.Sprintf("missing scopes: %q", strings.Join(ch.scopes, " ")))
+	login := a.loginError("missing scopes: " + shownScopes(ch.scopes))
 	login.Scopes = ch.scopes
 	return login
+}
+
+// wantedScopes returns the scopes to request at the next login, so that it has scopes, and all that
+// were granted and demanded before.
+func wantedScopes(g *Grant, scopes []string) []string {
+	all := union(g.Scopes, scopes, g.Wanted)
+	return all[:min(len(all), len(g.Scopes)+maxScopes)]
+}
+
+// storeWanted stores the scopes that the server has demanded, for the next login. It changes the
+// grant only while no other process does, because that process may replace the refresh token.
+func (a *Authorization) storeWanted(ctx context.Context, g *Grant, scopes []string) error {
+	if isSubset(scopes, g.Wanted) {
+		return nil
+	}
+	unlock, err := a.Store.lock(ctx, a.key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if g, err = a.current(true); err != nil || g == nil || isSubset(scopes, g.Wanted) {
+		return err
+	}
+	next := *g
+	next.Wanted = wantedScopes(g, scopes)
+	return a.save(&next)
+}
+
+// shownScopes returns scopes for an error, quoted and bounded.
+func shownScopes(scopes []string) string {
+	return fmt.Sprintf("%q", text.Truncate(strings.Join(scopes, " "), maxShown))
 }

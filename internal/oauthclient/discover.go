@@ -39,10 +39,9 @@ func readChallenge(resp *http.Response) (c challenge) {
 			}
 			c = challenge{isBearer: true, code: one.Params["error"],
 				metadataURL: one.Params["resource_metadata"],
-				scopes:      strings.Fields(one.Params["scope"])}
+				scopes:      splitScopes(one.Params["scope"])}
 		}
 	}
-	c.scopes = c.scopes[:min(len(c.scopes), maxScopes)]
 	return c
 }
 
@@ -65,8 +64,26 @@ func looseChallenges(header string) []oauthex.Challenge {
 	return []oauthex.Challenge{c}
 }
 
-// maxScopes bounds the scopes of one challenge or one document of metadata.
-const maxScopes = 256
+// maxScopes bounds the scopes of one challenge, one token or one document of metadata, and
+// maxScopesLength their length in bytes.
+const (
+	maxScopes       = 256
+	maxScopesLength = 8 << 10
+)
+
+// splitScopes returns the scopes in a text, of which only the beginning is read if it is too long.
+func splitScopes(text string) []string { return boundScopes(strings.Fields(text)) }
+
+// boundScopes returns the first scopes of a list, as many as the bounds permit.
+func boundScopes(all []string) []string {
+	length := 0
+	for i, scope := range all {
+		if length += len(scope) + 1; i == maxScopes || length > maxScopesLength {
+			return all[:i]
+		}
+	}
+	return all
+}
 
 // metadata describes how to get access to a server.
 type metadata struct {
@@ -114,8 +131,7 @@ func (d *discoverer) discover(
 	if slices.Contains(resource.AuthorizationServers, preferred) {
 		issuer = preferred
 	}
-	m := &metadata{resource: resource.Resource, scopes: resource.ScopesSupported}
-	m.scopes = m.scopes[:min(len(m.scopes), maxScopes)]
+	m := &metadata{resource: resource.Resource, scopes: boundScopes(resource.ScopesSupported)}
 	found, err := d.serverMetadata(ctx, issuer, &m.server)
 	if err == nil && !found {
 		err = fmt.Errorf("the authorization server %s has no metadata (RFC 8414)", shown(issuer))

@@ -335,6 +335,10 @@ func TestScopesAreBounded(t *testing.T) {
 			t.Errorf("%d scopes", len(l.Scopes))
 		}
 	}
+	long := splitScopes(strings.Repeat(strings.Repeat("s", 99)+" ", 100))
+	if len(long) != maxScopesLength/100 {
+		t.Errorf("%d scopes of 100 bytes", len(long))
+	}
 }
 
 func TestTextsOfServersAreCut(t *testing.T) {
@@ -344,7 +348,13 @@ func TestTextsOfServersAreCut(t *testing.T) {
 	err := begins(w, w.client(t, Options{}))
 	hasAll(t, err, "the issuer is")
 	refused := &responseError{code: long, description: long}
-	for _, text := range []string{err.Error(), refused.Error()} {
+	w.challenge = `Bearer error="insufficient_scope", scope="` + strings.Repeat("s ", 2000) + `"`
+	c := w.client(t, Options{})
+	_, scopes := w.refused(c, "", http.StatusForbidden)
+	_ = c.save(&Grant{Issuer: issuerURL, Secrets: GrantSecrets{Access: "a"}})
+	_, missing := w.refused(c, "a", http.StatusForbidden)
+	hasAll(t, missing, "missing scopes")
+	for _, text := range []string{err.Error(), refused.Error(), scopes.Error(), missing.Error()} {
 		if len(text) > 4*maxShown || strings.Contains(text, "\n") {
 			t.Errorf("%d bytes: %q", len(text), text)
 		}

@@ -3,6 +3,7 @@
 //
 //	Authorization.Token ─ the token for the next request; refreshed shortly before it expires
 //	Authorization.Refused ─ after 401, or 403 insufficient_scope: another token, or a *LoginError
+//	  └ attempts.share ─ one attempt for all requests ─ discover ─ refresh
 //	Authorization.BeginLogin ─ discover ─ register ─ Login.URL, opened in a browser
 //	  └ Login.Finish ─ the redirect's parameters ─ exchange ─ Store.save
 //	Authorization.AwaitLogin ─ until this process or another one has logged in
@@ -19,5 +20,5 @@
 // Metadata comes from servers that are not trusted: see [guard]. No error of this package contains
 // a token, a code or a client secret.
 //
-// Lock order: Authorization.refreshing → the file lock of a grant → Authorization.mu.
+// Lock order: the file lock of a grant → Authorization.mu. attempts.mu is held alone.
 package oauthclient

@@ -2,7 +2,6 @@ package oauthclient
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -79,7 +78,7 @@ func (g Grant) withToken(t *oauth2.Token, requested []string, now time.Time) *Gr
 	}
 	g.Scopes = requested
 	if scope, ok := t.Extra("scope").(string); ok {
-		g.Scopes = strings.Fields(scope)
+		g.Scopes = splitScopes(scope)
 	}
 	if isSubset(g.Wanted, g.Scopes) {
 		g.Wanted = nil

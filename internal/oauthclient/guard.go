@@ -30,21 +30,28 @@ const (
 type guard struct {
 	server       string // origin of the backend
 	allowPrivate bool
+	own          http.RoundTripper // connects to the origin of the backend
 	any          http.RoundTripper // connects to any address
 	public       http.RoundTripper // connects only to public addresses, without a proxy
 }
 
-// newGuard returns the guard for the metadata of a server. config may be nil.
+// newGuard returns the guard for the metadata of a server. config is the TLS of the backend; nil =
+// default. Other servers are trusted by the same authorities, but do not get its certificate, and
+// need not have its server name.
 func newGuard(server *url.URL, allowPrivate bool, config *tls.Config) *guard {
 	dialer := &net.Dialer{Timeout: requestTimeout}
-	unchecked := &http.Transport{
+	own := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: config,
 		DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 256 << 10,
+	}
+	unchecked := own.Clone()
+	if c := unchecked.TLSClientConfig; c != nil {
+		c.ServerName, c.Certificates, c.GetClientCertificate = "", nil, nil
 	}
 	checked := unchecked.Clone()
 	checked.Proxy = nil
 	checked.DialContext = (&net.Dialer{Timeout: requestTimeout, Control: checkDial}).DialContext
-	return &guard{server: origin(server), allowPrivate: allowPrivate, any: unchecked,
+	return &guard{server: origin(server), allowPrivate: allowPrivate, own: own, any: unchecked,
 		public: checked}
 }
 
@@ -78,7 +85,10 @@ func (g *guard) transport(req *http.Request) (http.RoundTripper, error) {
 	if err := g.check(req.URL); err != nil {
 		return nil, err
 	}
-	if g.isTrusted(req.URL) {
+	if origin(req.URL) == g.server {
+		return g.own, nil
+	}
+	if g.allowPrivate {
 		return g.any, nil
 	}
 	if proxy, err := http.ProxyFromEnvironment(req); proxy != nil && err == nil {

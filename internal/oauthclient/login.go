@@ -80,6 +80,7 @@ func (a *Authorization) BeginLogin(ctx context.Context, redirectURI string) (*Lo
 	}
 	l := &Login{Issuer: m.server.Issuer, Scopes: a.requestedScopes(m, ch, g), client: a, meta: m,
 		verifier: oauth2.GenerateVerifier(), state: rand.Text()}
+	a.mask(l.verifier)
 	l.grant, err = a.register(ctx, m, g, redirectURI)
 	if err != nil {
 		return nil, err
@@ -171,11 +172,16 @@ func (a *Authorization) register(ctx context.Context, m *metadata, g *Grant, red
 	case next.Client.AuthStyle != AuthBasic && next.Client.AuthStyle != AuthPost:
 		next.Client.AuthStyle = authStyleFor(server.TokenEndpointAuthMethodsSupported, AuthBasic)
 	}
-	if response.ClientSecret != "" {
-		a.OnSecret(response.ClientSecret)
+	a.mask(response.ClientSecret)
+	if len(response.ClientID) > maxClientID || len(response.ClientSecret) > maxToken {
+		return nil, fmt.Errorf("the authorization server %s registers a client whose id or secret "+
+			"is too long", shown(server.Issuer))
 	}
 	return next, nil
 }
+
+// maxClientID bounds the id of a client that an authorization server registers, in bytes.
+const maxClientID = 4 << 10
 
 // clientName is the name under which the gateway registers itself.
 const clientName = "mcp-gateway"
@@ -230,11 +236,16 @@ func registrationError(err error) error {
 }
 
 // Finish completes the login with the parameters of the redirect. It checks state and iss (RFC
-// 9207), exchanges the code for tokens, and stores them. It can be called once, except that a
-// redirect with another state leaves the Login as it is.
+// 9207), exchanges the code for tokens, and stores them. It can be called once, except that what is
+// not the redirect of this login leaves the Login as it is: the error is then ErrOtherLogin or
+// ErrNoRedirect.
 func (l *Login) Finish(ctx context.Context, redirect url.Values) error {
 	if subtle.ConstantTimeCompare([]byte(redirect.Get("state")), []byte(l.state)) != 1 {
 		return ErrOtherLogin
+	}
+	code := redirect.Get("code")
+	if code == "" && redirect.Get("error") == "" {
+		return ErrNoRedirect
 	}
 	if l.finished.Swap(true) {
 		return errors.New("this login was completed before; begin another one")
@@ -250,15 +261,14 @@ func (l *Login) Finish(ctx context.Context, redirect url.Values) error {
 		return fmt.Errorf("the authorization server %s has refused the login: %w",
 			shown(server.Issuer), &responseError{code: redirect.Get("error"),
 				description: redirect.Get("error_description")})
-	case redirect.Get("code") == "":
-		return errors.New("the redirect has no code")
 	}
-	t, err := l.config.Exchange(c.withClient(ctx), redirect.Get("code"),
+	c.mask(code)
+	t, err := l.config.Exchange(c.withClient(ctx), code,
 		oauth2.VerifierOption(l.verifier),
 		oauth2.SetAuthURLParam("resource", l.meta.resource))
 	if err != nil {
 		return fmt.Errorf("the authorization server %s gives no token for the code: %w",
-			shown(server.Issuer), tokenError(err))
+			shown(server.Issuer), tokenError(err, code, l.verifier, l.config.ClientSecret))
 	}
 	g, err := c.checkToken(l.grant, t, l.Scopes)
 	if err != nil {
@@ -272,8 +282,13 @@ func (l *Login) Finish(ctx context.Context, redirect url.Values) error {
 	return c.save(g)
 }
 
-// ErrOtherLogin is the error of Finish for a redirect with another state.
-var ErrOtherLogin = errors.New("the redirect does not belong to this login: its state differs")
+var (
+	// ErrOtherLogin is the error of Finish for a redirect with another state.
+	ErrOtherLogin = errors.New("the redirect does not belong to this login: its state differs")
+	// ErrNoRedirect is the error of Finish for parameters that have neither a code nor an error,
+	// such as those of the login page.
+	ErrNoRedirect = errors.New("this is not the redirect: it has no code")
+)
 
 // AwaitLogin waits until NeedsLogin returns nil, because this process or another one has logged in.
 // It returns the cause of ctx if ctx is done first.

@@ -242,6 +242,19 @@ func TestRegisteredClientUsesTheMethodOfTheResponse(t *testing.T) {
 	}
 }
 
+func TestRegisteredClientThatIsTooLong(t *testing.T) {
+	for _, document := range []map[string]any{
+		{"client_id": strings.Repeat("c", maxClientID+1)},
+		{"client_id": "c", "client_secret": strings.Repeat("c", maxToken+1)},
+	} {
+		w := newWorld()
+		w.handlers[issuerURL+"/register"] = func(rw http.ResponseWriter, _ *http.Request) {
+			respond(rw, http.StatusCreated, document)
+		}
+		hasAll(t, begins(w, w.client(t, Options{})), "too long", issuerURL)
+	}
+}
+
 func TestExpiredClientSecretIsReplaced(t *testing.T) {
 	w := newWorld()
 	w.documents[issuerURL+"/register"] = map[string]any{"client_id": "me", "client_secret": "x",
@@ -289,6 +302,9 @@ func TestScopes(t *testing.T) {
 
 func TestTokenThatCannotBeUsed(t *testing.T) {
 	for what, document := range map[string]map[string]any{
+		"longer than 32 KiB": {"access_token": strings.Repeat("a", 1<<20-100)},
+		"the token is longer": {"access_token": "a",
+			"refresh_token": strings.Repeat("a", maxToken+1)},
 		"DPoP":       {"access_token": "a", "token_type": "DPoP"},
 		"characters": {"access_token": "a\r\nX: y", "token_type": "Bearer"},
 		"":           {"token_type": "Bearer"},
@@ -326,6 +342,77 @@ func TestErrorsContainNoSecrets(t *testing.T) {
 	_, err = c.Token(context.Background())
 	hasAll(t, err, "HTTP 502")
 	w.hidesSecrets(t, err.Error())
+}
+
+// A secret that the authorization server repeats is hidden before the text is cut, because a part
+// of it would not be masked.
+func TestDescriptionThatRepeatsSecrets(t *testing.T) {
+	w := newWorld()
+	w.metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+	c := w.client(t, Options{ClientID: "me", ClientSecret: "hidden+secret"})
+	w.logIn(t, c)
+	var shown []string
+	w.handlers[issuerURL+"/token"] = func(rw http.ResponseWriter, r *http.Request) {
+		user, secret, _ := r.BasicAuth()
+		w.mu.Lock()
+		form := w.forms[len(w.forms)-1]
+		w.mu.Unlock()
+		secrets := []string{form.Get("code"), form.Get("code_verifier"), form.Get("refresh_token"),
+			secret}
+		shown = append(shown, secrets...)
+		respond(rw, http.StatusBadRequest, map[string]any{"error": "invalid_request",
+			"error_description": strings.Repeat("-", maxShown-10) + strings.Join(secrets, " ") + user})
+	}
+	l := begin(t, c)
+	_, refresh := w.refused(c, token(t, c), http.StatusUnauthorized)
+	for _, err := range []error{l.Finish(context.Background(), w.approve(t, l)), refresh} {
+		hasAll(t, err, "invalid_request")
+		for _, secret := range shown {
+			if len(secret) > 9 && strings.Contains(err.Error(), secret[:9]) {
+				t.Errorf("%q contains a part of %q", err, secret)
+			}
+		}
+	}
+	if len(shown) != 8 {
+		t.Errorf("repeated: %q", shown)
+	}
+}
+
+// The page of the login has the state of the redirect, but no code.
+func TestLoginPageInsteadOfTheRedirect(t *testing.T) {
+	w := newWorld()
+	c := w.client(t, Options{})
+	l := begin(t, c)
+	u, _ := url.Parse(l.URL)
+	if err := l.Finish(context.Background(), u.Query()); err != ErrNoRedirect {
+		t.Errorf("the login page: %v", err)
+	}
+	if err := l.Finish(context.Background(), w.approve(t, l)); err != nil {
+		t.Errorf("the redirect after it: %v", err)
+	}
+}
+
+// Codes and code verifiers are secrets too.
+func TestEachSecretIsMaskedBeforeItIsUsed(t *testing.T) {
+	w := newWorld()
+	masked := map[string]bool{}
+	c := w.client(t, Options{OnSecret: func(secret string) { masked[secret] = true }})
+	l := begin(t, c)
+	redirect := w.approve(t, l)
+	w.handlers[issuerURL+"/token"] = func(rw http.ResponseWriter, _ *http.Request) {
+		if !masked[redirect.Get("code")] || !masked[l.verifier] {
+			t.Error("code or verifier is not masked")
+		}
+		w.token(rw, w.forms[len(w.forms)-1])
+	}
+	if err := l.Finish(context.Background(), redirect); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range w.secrets {
+		if !masked[secret] {
+			t.Errorf("%q is not masked", secret)
+		}
+	}
 }
 
 // logIn2 logs in, without a refused request before.

@@ -266,7 +266,7 @@ func (w *world) client(t testing.TB, o Options) *Authorization {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.guard.any, c.guard.public = w, w
+	c.guard.own, c.guard.any, c.guard.public = w, w, w
 	return c
 }
 

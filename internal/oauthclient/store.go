@@ -33,16 +33,16 @@ type Store struct {
 	keyring SecretStore // nil = none
 
 	// Of a Store without a directory:
-	mu         sync.Mutex
-	memory     map[string]*Grant
-	memoryLock chan struct{} // capacity 1: the lock of all grants
+	mu     sync.Mutex
+	memory map[string]*Grant
+	locks  map[string]chan struct{} // the lock of each grant: capacity 1
 }
 
 // NewStore returns the Store in a directory, which need not exist. With dir "", the Store is in
 // memory, and ends with the process. keyring may be nil.
 func NewStore(dir string, keyring SecretStore) *Store {
 	return &Store{dir: dir, keyring: keyring, memory: make(map[string]*Grant),
-		memoryLock: make(chan struct{}, 1)}
+		locks: make(map[string]chan struct{})}
 }
 
 // IsPersistent reports whether the grants outlive the process.
@@ -181,13 +181,14 @@ func (v version) equal(other version) bool {
 // lockPoll is the pause between two tries to get the lock of a grant.
 const lockPoll = 20 * time.Millisecond
 
-// lock locks a grant against all other Clients, in this process and in others, until unlock is
-// called.
+// lock locks a grant against all other Authorizations, in this process and in others, until unlock
+// is called.
 func (s *Store) lock(ctx context.Context, key string) (unlock func(), err error) {
 	if s.dir == "" {
+		lock := s.memoryLock(key)
 		select {
-		case s.memoryLock <- struct{}{}:
-			return func() { <-s.memoryLock }, nil
+		case lock <- struct{}{}:
+			return func() { <-lock }, nil
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -207,6 +208,16 @@ func (s *Store) lock(ctx context.Context, key string) (unlock func(), err error)
 			return nil, err
 		}
 	}
+}
+
+// memoryLock returns the lock of a grant in memory.
+func (s *Store) memoryLock(key string) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.locks[key] == nil {
+		s.locks[key] = make(chan struct{}, 1)
+	}
+	return s.locks[key]
 }
 
 // pause waits for d. It returns the cause of ctx if ctx is done first.

@@ -16,47 +16,50 @@ import (
 	"mcpgateway/internal/text"
 )
 
-// refresh obtains a token in place of the access token old, and returns the grant that has the new
-// one. Of all Authorizations with this grant, also in other processes, one at a time refreshes; the
-// others then find the new token in the Store. A refresh that has begun is completed even if ctx is
-// done, because the authorization server may already have replaced the refresh token.
-func (a *Authorization) refresh(ctx context.Context, old string) (*Grant, error) {
-	select {
-	case a.refreshing <- struct{}{}:
-		defer func() { <-a.refreshing }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+// refresh obtains a token in place of the access token old. Of all Authorizations with this grant,
+// also in other processes, one at a time refreshes; the others then find the new token in the
+// Store. It is called by one attempt at a time.
+func (a *Authorization) refresh(ctx context.Context, old string) error {
 	unlock, err := a.Store.lock(ctx, a.key)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer unlock()
 	g, err := a.current(true)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case g == nil:
-		return nil, a.loginError("the login was deleted")
+		return a.loginError("the login was deleted")
 	case g.Secrets.Access != old && !g.expired(time.Now()):
-		return g, nil // another Authorization has refreshed it
+		return nil // another Authorization has refreshed it
 	case !a.canRefresh(g):
-		return nil, a.loginError("the login has expired")
+		return a.loginError("the login has expired")
 	}
-	next, err := a.requestAnother(context.WithoutCancel(ctx), g)
-	if code := errorCode(err); code == "invalid_grant" || code == "invalid_client" ||
-		code == "unauthorized_client" {
-		return nil, a.forgetTokens(g, code)
+	next, err := a.requestAnother(ctx, g)
+	switch code := errorCode(err); code {
+	case "invalid_client":
+		if a.ClientID != "" {
+			return errClientRefused
+		}
+		return a.forgetTokens(g, code)
+	case "invalid_grant", "unauthorized_client":
+		return a.forgetTokens(g, code)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("refresh the access token: %w", err)
+		return fmt.Errorf("refresh the access token: %w", err)
 	}
 	if err := a.save(next); err != nil {
 		a.Log.Error("refreshed login not stored; it ends with this process", "err", err)
 	}
 	a.Log.Debug("access token refreshed")
-	return next, nil
+	return nil
 }
+
+// errClientRefused is the error of a refresh if the configuration of the client is wrong. The login
+// is kept, because it is valid again with the right configuration.
+var errClientRefused = errors.New("refresh the access token: the authorization server refuses " +
+	"client_id or client_secret of the backend (invalid_client)")
 
 // requestAnother returns the grant with another access token for the granted scopes.
 func (a *Authorization) requestAnother(ctx context.Context, g *Grant) (*Grant, error) {
@@ -85,20 +88,11 @@ func (a *Authorization) forgetTokens(g *Grant, code string) error {
 	return a.loginError("the authorization server has ended the login: " + code)
 }
 
-// clientCredentials obtains a token for the client itself, with the grant client_credentials, in
-// place of the token refused. Of several callers, one at a time asks; the others find its token.
+// clientCredentials obtains a token for the client itself, with the grant client_credentials. It is
+// called by one attempt at a time.
 func (a *Authorization) clientCredentials(
-	ctx context.Context, m *metadata, scopes []string, refused string,
+	ctx context.Context, m *metadata, scopes []string,
 ) error {
-	select {
-	case a.refreshing <- struct{}{}:
-		defer func() { <-a.refreshing }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if g, _ := a.current(true); g != nil && g.Secrets.Access != refused {
-		return nil
-	}
 	g := &Grant{Issuer: m.server.Issuer, Resource: m.resource, Client: a.preregistered(&m.server),
 		TokenEndpoint: m.server.TokenEndpoint}
 	next, err := a.request(ctx, g, nil, scopes)
@@ -123,7 +117,7 @@ func (a *Authorization) request(ctx context.Context, g *Grant, params url.Values
 	maps.Copy(config.EndpointParams, params)
 	t, err := config.Token(a.withClient(ctx))
 	if err != nil {
-		return nil, tokenError(err)
+		return nil, tokenError(err, config.ClientSecret, g.Secrets.Refresh, g.Secrets.Access)
 	}
 	return a.checkToken(g, t, scopes)
 }
@@ -142,8 +136,13 @@ func (a *Authorization) withClient(ctx context.Context) context.Context {
 	return context.WithValue(ctx, oauth2.HTTPClient, a.http)
 }
 
+// maxToken bounds an access token and a refresh token, in bytes. Few servers accept a header of
+// that length.
+const maxToken = 32 << 10
+
 // checkToken returns the grant with a token, if the token can be used.
 func (a *Authorization) checkToken(g *Grant, t *oauth2.Token, scopes []string) (*Grant, error) {
+	a.mask(t.AccessToken, t.RefreshToken)
 	if t.TokenType != "" && !strings.EqualFold(t.TokenType, "Bearer") {
 		return nil, fmt.Errorf("the token has the type %s; only Bearer is supported",
 			shown(t.TokenType))
@@ -151,11 +150,15 @@ func (a *Authorization) checkToken(g *Grant, t *oauth2.Token, scopes []string) (
 	if strings.ContainsFunc(t.AccessToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errors.New("the token has characters that a header must not have")
 	}
+	if len(t.AccessToken) > maxToken || len(t.RefreshToken) > maxToken {
+		return nil, fmt.Errorf("the token is longer than %d KiB", maxToken>>10)
+	}
 	return g.withToken(t, scopes, time.Now()), nil
 }
 
-// tokenError returns the error of a token request without the response, which may contain secrets.
-func tokenError(err error) error {
+// tokenError returns the error of a token request without the response, except its error code and
+// description, in which the secrets of the request are replaced.
+func tokenError(err error, secrets ...string) error {
 	failed, is := errors.AsType[*oauth2.RetrieveError](err)
 	if !is {
 		return withoutURL(err)
@@ -164,8 +167,19 @@ func tokenError(err error) error {
 	if failed.Response != nil {
 		status = failed.Response.StatusCode
 	}
-	return &responseError{status: status, code: failed.ErrorCode,
-		description: failed.ErrorDescription}
+	return &responseError{status: status, code: hide(failed.ErrorCode, secrets),
+		description: hide(failed.ErrorDescription, secrets)}
+}
+
+// hide replaces secrets, which an authorization server may repeat, before the text is cut.
+func hide(text string, secrets []string) string {
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "***")
+			text = strings.ReplaceAll(text, url.QueryEscape(secret), "***")
+		}
+	}
+	return text
 }
 
 // A responseError is an error response of an authorization server (RFC 6749 §5.2, §4.1.2.1).
