@@ -1,25 +1,36 @@
 package backends
 
 import (
+	"context"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/transport/httpclient"
 )
 
-// newAuthorization returns the OAuth client of a backend, nil if the backend needs none: it has no
+// A backendLogin is the OAuth client of a backend, and waits for somebody to log in when that is
+// needed.
+type backendLogin struct {
+	*oauthclient.Authorization
+	b        *Backend
+	awaiting atomic.Bool // a goroutine runs await
+}
+
+// newBackendLogin returns the OAuth client of a backend, nil if the backend needs none: it has no
 // URL, or a header Authorization, or Options.Logins is not set.
-func newAuthorization(b *Backend) *oauthclient.Authorization {
+func newBackendLogin(b *Backend) *backendLogin {
 	c, s := &b.cfg, b.set
 	if s.Logins == nil || c.URL == "" || hasAuthorization(c) {
 		return nil
 	}
+	l := &backendLogin{b: b}
 	tls, _ := httpclient.ClientTLS(c.TLS).Config() // dial reports an error
 	auth, err := oauthclient.New(oauthclient.Options{
 		Name: c.Name, URL: c.URL, TLS: tls, Store: s.Logins, Log: b.outputLog,
-		OnSecret: s.OnSecret, OnNeedsLogin: b.onNeedsLogin,
+		OnSecret: s.OnSecret, OnNeedsLogin: l.onNeedsLogin, Go: b.lifetime.goWorker,
 		ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
 		ClientMetadataURL: c.OAuth.ClientMetadataURL,
 		ClientCredentials: c.OAuth.Grant == config.GrantClientCredentials,
@@ -28,7 +39,45 @@ func newAuthorization(b *Backend) *oauthclient.Authorization {
 	if err != nil {
 		return nil // dial reports the error of the URL
 	}
-	return auth
+	l.Authorization = auth
+	return l
+}
+
+// onNeedsLogin is called when the backend begins to need a login. The backend connects, or lists
+// its entries again, as soon as somebody has logged in.
+func (l *backendLogin) onNeedsLogin(why *oauthclient.LoginError) {
+	l.b.log.Warn("backend needs a login", "err", why)
+	l.b.publish()
+	if l.awaiting.CompareAndSwap(false, true) {
+		l.b.lifetime.goWorker(l.await)
+	}
+}
+
+// await waits for logins until no login is needed.
+func (l *backendLogin) await(ctx context.Context) {
+	for needed := true; needed; {
+		if l.AwaitLogin(ctx) != nil {
+			return
+		}
+		l.b.log.Info("somebody has logged in to the backend")
+		for _, bc := range l.b.conns() {
+			bc.starts.retryWithin(0)
+		}
+		l.b.lists.refreshAll()
+		l.awaiting.Store(false)
+		needed = l.NeedsLogin() != nil && l.awaiting.CompareAndSwap(false, true)
+	}
+}
+
+// needed returns the reason that somebody has to log in; nil = none. l may be nil.
+func (l *backendLogin) needed() error {
+	if l == nil {
+		return nil
+	}
+	if why := l.NeedsLogin(); why != nil {
+		return why
+	}
+	return nil
 }
 
 // hasAuthorization reports whether the configuration contains the credentials of a backend.

@@ -12,7 +12,6 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/contract"
-	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 )
@@ -77,7 +76,7 @@ type Backend struct {
 	lists        *lists
 	reader       *listReader // reads the lists over the shared connection
 	detection    *detection
-	auth         *oauthclient.Authorization // nil = requests are sent without access tokens
+	login        *backendLogin // nil = requests are sent without access tokens
 	known        knownCatalog
 	lifetime     *lifetime
 }
@@ -99,7 +98,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	b.reader = &listReader{b: b}
 	b.known = newKnownCatalog(b)
 	b.limiter = newCallLimiter(c, b.send)
-	b.auth = newAuthorization(b)
+	b.login = newBackendLogin(b)
 	return b
 }
 
@@ -225,38 +224,10 @@ func (b *Backend) Status() Status {
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
 	s.State, s.Err, s.NextTry = b.shared.sup.State(), b.shared.sup.Problem(), b.shared.sup.RetryAt()
-	if why := b.needsLogin(); why != nil {
+	if why := b.login.needed(); why != nil {
 		s.State, s.Err, s.NextTry = NeedsLogin, why, time.Time{}
 	}
 	return s
-}
-
-// onNeedsLogin is called when the backend begins to need a login. The backend connects, or lists
-// its entries again, as soon as somebody has logged in.
-func (b *Backend) onNeedsLogin(why *oauthclient.LoginError) {
-	b.log.Warn("backend needs a login", "err", why)
-	b.publish()
-	b.lifetime.goWorker(func(ctx context.Context) {
-		if b.auth.AwaitLogin(ctx) != nil {
-			return
-		}
-		b.log.Info("somebody has logged in to the backend")
-		for _, bc := range b.conns() {
-			bc.starts.retryWithin(0)
-		}
-		b.lists.refreshAll()
-	})
-}
-
-// needsLogin returns the reason that somebody has to log in to the backend; nil = none.
-func (b *Backend) needsLogin() error {
-	if b.auth == nil {
-		return nil
-	}
-	if why := b.auth.NeedsLogin(); why != nil {
-		return why
-	}
-	return nil
 }
 
 // whyUnlisted returns the reason that the backend has never listed its tools, nil if it has listed

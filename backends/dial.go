@@ -44,8 +44,8 @@ func (b *Backend) dial(mode dialMode) (transport.Conn, error) {
 		o := httpclient.Options{URL: c.URL, Headers: c.Headers, TLS: httpclient.ClientTLS(c.TLS),
 			Via: b.set.Via, Limit: b.set.MaxMessage,
 			Quota: b.receiveQuota, Log: b.outputLog}
-		if b.auth != nil {
-			o.Authorizer = b.auth
+		if b.login != nil {
+			o.Authorizer = b.login.Authorization
 		}
 		switch mode {
 		case dialHTTPStateless:

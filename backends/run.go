@@ -175,7 +175,8 @@ func (sl *startLoop) recordEnd(err error) {
 	bc.mu.Unlock()
 	sameReason := sl.loggedReason == err.Error()
 	sl.loggedReason = err.Error()
-	if isA[*oauthclient.LoginError](err) { // logged by onNeedsLogin
+	if why, is := errors.AsType[*oauthclient.LoginError](err); is {
+		bc.b.login.RequireLogin(why) // which logs it
 		return
 	}
 	bc.b.perSession.noteEnded(bc, wasReady, breaker)

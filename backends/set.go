@@ -326,8 +326,8 @@ func (s *Set) RetryFailed() (names []string) {
 // Login returns the OAuth authorization of a backend, nil if there is no such backend, or if it
 // needs none.
 func (s *Set) Login(backend string) *oauthclient.Authorization {
-	if b := s.current().byName[backend]; b != nil {
-		return b.auth
+	if b := s.current().byName[backend]; b != nil && b.login != nil {
+		return b.login.Authorization
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func printStatus(o *oneShot) error {
 		if !isHealthy(s) {
 			failed++
 			state, counts, problem = "failed", "-\t-\t-", o.problemText(s)
-			if s.State == backends.Misconfigured {
+			if s.State == backends.Misconfigured || s.State == backends.NeedsLogin {
 				state = string(s.State)
 			}
 			if !s.Settled {

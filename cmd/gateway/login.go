@@ -258,7 +258,7 @@ func (w *loginWait) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // finish completes the login, unless the redirect belongs to another login.
 func (w *loginWait) finish(ctx context.Context, redirect url.Values) error {
 	err := w.login.Finish(context.WithoutCancel(ctx), redirect)
-	if errors.Is(err, oauthclient.ErrOtherLogin) {
+	if isNoRedirect(err) {
 		return err
 	}
 	select {
@@ -266,6 +266,12 @@ func (w *loginWait) finish(ctx context.Context, redirect url.Values) error {
 	default: // it was completed before
 	}
 	return err
+}
+
+// isNoRedirect reports whether err is the error of what is not the redirect of this login, so that
+// the login continues.
+func isNoRedirect(err error) bool {
+	return errors.Is(err, oauthclient.ErrOtherLogin) || errors.Is(err, oauthclient.ErrNoRedirect)
 }
 
 // readRedirects reads pasted redirect URLs until one of them belongs to the login.
@@ -279,7 +285,7 @@ func (w *loginWait) readRedirects(ctx context.Context) {
 		redirect, err := parseRedirect(text)
 		if err == nil {
 			err = w.finish(ctx, redirect)
-			if !errors.Is(err, oauthclient.ErrOtherLogin) {
+			if !isNoRedirect(err) {
 				return
 			}
 		}
@@ -312,8 +318,7 @@ func (w *loginWait) printResult(ctx context.Context) error {
 		}
 		problem := hintedError{fmt.Errorf("backend %s: %s", w.name, w.problemText(s)),
 			"gateway check shows more"}
-		refused, _ := errors.AsType[*oauthclient.LoginError](s.Err)
-		if w.auth.NeedsLogin() != nil || refused != nil && refused.Scopes != nil {
+		if w.auth.NeedsLogin() != nil {
 			return problem
 		}
 		select {
