@@ -91,7 +91,7 @@ var allowedImports = map[string][]string{
 		"internal/config/internal/node", "internal/lazy", "internal/secrets",
 	},
 	"internal/keyring":   {"internal/filelock"},
-	"internal/loginpage": {},
+	"internal/loginpage": {"internal/oauthclient"},
 	"internal/config/internal/dialect": {
 		"internal/config/internal/expand", "internal/config/internal/node", "internal/lazy",
 	},

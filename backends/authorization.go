@@ -34,6 +34,7 @@ func newBackendLogin(b *Backend) *backendLogin {
 		ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
 		ClientMetadataURL: c.OAuth.ClientMetadataURL,
 		ClientCredentials: c.OAuth.Grant == config.GrantClientCredentials,
+		RedirectPort:      c.OAuth.RedirectPort,
 		Scopes:            c.OAuth.Scopes, AllowPrivate: c.OAuth.AllowPrivate,
 	})
 	if err != nil {

@@ -1,11 +1,13 @@
 package backends
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"mcpgateway/backends/internal/limiter"
 	"mcpgateway/internal/contract"
+	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -127,6 +129,9 @@ func (q *queuedCall) complete(m wire.Message, err error) {
 		s.conn.subscribeDone(q, err == nil && m.Part(wire.PartError) == nil)
 	}
 	b := q.b
+	if why, is := errors.AsType[*oauthclient.LoginError](err); is {
+		err = q.loginQuestion(why, err)
+	}
 	var next *limiter.Queued[*queuedCall]
 	if b != nil {
 		next = b.limiter.release(q)
@@ -135,6 +140,23 @@ func (q *queuedCall) complete(m wire.Message, err error) {
 	if next != nil {
 		b.limiter.slots.SendQueued(next)
 	}
+}
+
+// loginQuestion returns the question whether the user of the client logs in to the backend, because
+// the call failed with err for the reason why. It returns err if there is no page for the login.
+func (q *queuedCall) loginQuestion(why *oauthclient.LoginError, err error) error {
+	b := q.b
+	if b == nil || b.login == nil || q.set.LoginPage == nil || q.request.Session == "" {
+		return err
+	}
+	who := q.set.sessions.principal(q.request.Session)
+	url, done, noPage := q.set.LoginPage(q.name, q.request.Session, who, b.login.Authorization)
+	if noPage != nil {
+		b.log.Warn("no page for a login", "err", noPage)
+		return err
+	}
+	return &contract.QuestionError{Asks: contract.LoggedIn, URL: url, Done: done, Err: why,
+		Text: "The server " + q.name + " requires a login. Open the page to log in."}
 }
 
 // fail ends a call that was not sent.

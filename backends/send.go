@@ -99,6 +99,10 @@ func (bc *backendConn) sendOnce(q *queuedCall) bool {
 // It returns an error if waiting is useless, or the call was cancelled.
 func (bc *backendConn) enqueueLocked(q *queuedCall) error {
 	now := time.Now()
+	if bc.sup.State() == NeedsLogin && bc.b.login.needed() == nil { // somebody has just logged in
+		bc.sup.ResetBackoff(now, 0)
+		signal(bc.starts.retrySooner)
+	}
 	if bc.sup.Disposition(now) != supervise.RejectCall && bc.phase != connClosed {
 		bc.wakeLocked()
 	}

@@ -45,6 +45,7 @@ import (
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/oauthclient"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -82,6 +83,11 @@ type Options struct {
 	Dial func(config.Backend) (transport.Conn, error)
 	// the stored logins at servers that use OAuth; nil = OAuth is not used
 	Logins *oauthclient.Store
+	// LoginPage returns the URL of a page at which the user of a session can log in to a backend,
+	// and a channel that is closed when the login is completed. It does not block. nil = there are
+	// no such pages.
+	LoginPage func(backend, session string, p *principal.Principal,
+		login *oauthclient.Authorization) (url string, done <-chan struct{}, err error)
 	// called with each access token and client secret before its use, so that it can be masked; nil
 	// = not called
 	OnSecret func(secret string)

@@ -64,11 +64,18 @@ func (q question) requires() string {
 		return fmt.Sprintf("the user has to confirm calls of %s at backend %s (tools.confirm)",
 			truncate(q.c.Route.Original), q.c.Route.Backend)
 	}
-	return fmt.Sprintf("backend %s requires that the user opens a page", q.c.Route.Backend)
+	return fmt.Sprintf("backend %s: %v", q.c.Route.Backend, q.QuestionError)
 }
 
-const adviceIfImpossible = "Use a client that supports elicitation, or ask the operator of the " +
-	"gateway to change the configuration"
+// advice returns advice for a client that cannot be asked, which follows the reason. For a page,
+// the reason contains the link.
+func (q question) advice() string {
+	if q.URL != "" {
+		return ""
+	}
+	return ". Use a client that supports elicitation, or ask the operator of the gateway to change " +
+		"the configuration"
+}
 
 // refuse ends the call, which did not run, because the user has not consented. Detail explains the
 // state further; "" = no explanation. A model that has called a tool gets a result with isError, so
@@ -86,7 +93,7 @@ func (q question) refuse(state confirmation, detail string) {
 	}
 	explained := "The call did not run: " + reason
 	if state == confirmationImpossible {
-		explained += ". " + adviceIfImpossible
+		explained += q.advice()
 	}
 	m := wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "%s", explained))
 	if q.c.Method == protocol.MethodToolsCall && !asksForTask(q.c.r.Message) {

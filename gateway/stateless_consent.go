@@ -46,7 +46,7 @@ func (c *statelessCall) requestURLConsent(failure []byte) bool {
 	case len(inputs) == 0:
 		return false
 	}
-	c.askBeforeRerun(mrtr.Ticket{Run: newID()}, inputs, suspendTimeout)
+	c.askBeforeRerun(question{}, mrtr.Ticket{Run: newID()}, inputs, suspendTimeout)
 	return true
 }
 
@@ -64,7 +64,7 @@ func (c *statelessCall) ask(q question) {
 	case cont != nil && !cont.rerun:
 		c.rejectState(fmt.Errorf("%w; start the call again", q.QuestionError))
 	default:
-		c.askBeforeRerun(mrtr.Ticket{Run: newID(), Asks: q.Asks}, []protocol.InputRequest{{
+		c.askBeforeRerun(q, mrtr.Ticket{Run: newID(), Asks: q.Asks}, []protocol.InputRequest{{
 			Key: mrtr.Key(1), Method: protocol.MethodElicitationCreate, Params: q.params(),
 		}}, suspendTimeout)
 	}
@@ -77,8 +77,9 @@ func (c *statelessCall) asked(t mrtr.Ticket) question {
 
 // askBeforeRerun responds with the elicitations that a rerun requires, or with an error if the
 // client has not declared the capability. The ticket contains the elicitations, so that missing
-// responses can be requested again. The caller sets Run and Asks of t.
-func (c *statelessCall) askBeforeRerun(t mrtr.Ticket, inputs []protocol.InputRequest,
+// responses can be requested again. The caller sets Run and Asks of t. q is the question that t
+// asks for; it is not used if there is none.
+func (c *statelessCall) askBeforeRerun(q question, t mrtr.Ticket, inputs []protocol.InputRequest,
 	ttl time.Duration) {
 	var missing mrtr.MissingCapabilities
 	for _, input := range inputs {
@@ -87,11 +88,10 @@ func (c *statelessCall) askBeforeRerun(t mrtr.Ticket, inputs []protocol.InputReq
 	switch {
 	case missing.IsEmpty():
 	case t.Asks != 0:
-		q := c.asked(t)
 		q.note(confirmationImpossible)
 		e := missing.ClientError(c.Route.Backend)
 		e.Message = fmt.Sprintf("Missing client capability: the call did not run: %s, and this "+
-			"client cannot be asked: %s. %s", q.requires(), &missing, adviceIfImpossible)
+			"client cannot be asked: %s%s", q.requires(), &missing, q.advice())
 		c.reject(e)
 		return
 	default:
@@ -145,7 +145,7 @@ func (c *statelessCall) checkConsent(t mrtr.Ticket, responses []byte) bool {
 		return c.rejectState(mrtr.ErrAlreadyContinued)
 	case answer == confirmationAccepted && len(unanswered) > 0:
 		// the new ticket must not outlive the first ticket, see usedTickets
-		c.askBeforeRerun(t, unanswered, time.Until(t.Until))
+		c.askBeforeRerun(c.asked(t), t, unanswered, time.Until(t.Until))
 		return false
 	case answer == confirmationAccepted:
 		c.continuation.claim = claim // claimed when the call is about to be sent

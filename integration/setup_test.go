@@ -33,6 +33,7 @@ type backend struct {
 	Sharing    string            `yaml:"sharing,omitempty"`
 	Transport  string            `yaml:"transport,omitempty"`
 	Generation string            `yaml:"era,omitempty"`
+	OAuth      map[string]any    `yaml:"oauth,omitempty"`
 }
 
 // A setup is the environment of one gateway: its directory, configuration, audit file and state,

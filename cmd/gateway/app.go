@@ -38,6 +38,7 @@ type app struct {
 	gateway  *gateway.Gateway
 	journal  *audit.Journal
 	logins   *oauthclient.Store
+	pages    *loginPages // nil = there are none
 
 	// the client on stdin, and the client of tools and call; nil = no profile
 	client *principal.Principal
@@ -67,6 +68,7 @@ const laterFileMessage = "; a file that is written later is loaded"
 type runMode struct {
 	noRestart   bool // a backend that exits is not restarted
 	ignoreCache bool // lists in the cache are not used
+	loginPages  bool // clients are asked to open pages at which users log in to backends
 }
 
 // open loads the configuration, changes it with tunes, and returns an app. It starts only the log.
@@ -103,6 +105,13 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 	a.openLog(c.err)
 	a.previousNames = loadNameRecord(cfg.StateDir, a.Source, a.log)
 	a.logins = openLogins(cfg.StateDir)
+	var loginPage func(string, string, *principal.Principal, *oauthclient.Authorization) (
+		string, <-chan struct{}, error)
+	if m.loginPages {
+		a.pages = newLoginPages(a.mask.String)
+		a.closers = append(a.closers, a.pages.close)
+		loginPage = a.pages.openPage
+	}
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.backends = backends.New(backends.Options{
 		StderrLevel:  stderrLevels[a.Config.Log.Stderr],
@@ -123,6 +132,7 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 		IgnoreCache:  m.ignoreCache,
 		SingleClient: cfg.Listen == "",
 		Logins:       a.logins,
+		LoginPage:    loginPage,
 		OnSecret:     func(secret string) { a.mask.AddToken(secret) },
 		Log:          a.log,
 

@@ -157,9 +157,6 @@ type loginWait struct {
 	done  chan error // receives the outcome once
 }
 
-// redirectPath is the path of the redirect URI on this machine.
-const redirectPath = "/callback"
-
 // logIn begins a login, shows its page, and waits until it is completed or has failed.
 func (w *loginWait) logIn(ctx context.Context, noBrowser bool) error {
 	listener, err := w.listen()
@@ -167,7 +164,7 @@ func (w *loginWait) logIn(ctx context.Context, noBrowser bool) error {
 		return err
 	}
 	defer listener.Close()
-	redirect := "http://" + listener.Addr().String() + redirectPath
+	redirect := "http://" + listener.Addr().String() + loginpage.RedirectPath
 	w.login, err = w.auth.BeginLogin(ctx, redirect)
 	if err != nil {
 		return fmt.Errorf("backend %s: %w", w.name, err)
@@ -241,7 +238,7 @@ func (w *loginWait) await(ctx context.Context) error {
 
 // ServeHTTP serves the redirect URI.
 func (w *loginWait) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != redirectPath || r.Method != http.MethodGet {
+	if r.URL.Path != loginpage.RedirectPath || r.Method != http.MethodGet {
 		loginpage.Write(rw, http.StatusNotFound, "Not found", "This page is only used by a login.")
 		return
 	}

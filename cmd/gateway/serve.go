@@ -74,7 +74,7 @@ func newService(a *app, io stdio) *service {
 func serve(ctx context.Context, c *cli, alsoStdio bool) error {
 	sighup, release := c.sighup.Subscribe(c.in)
 	defer release()
-	a, err := c.open(runMode{})
+	a, err := c.open(runMode{loginPages: true})
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,7 @@ func serve(ctx context.Context, c *cli, alsoStdio bool) error {
 		return err
 	}
 	url := endpointURL(a.Config, ln.Addr())
+	a.pages.setURL(publicURL(a.Config, url))
 	s.logHTTPStart(url)
 	c.serving = true
 	return a.run(ctx, func(ctx context.Context) error {

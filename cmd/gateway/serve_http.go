@@ -50,6 +50,7 @@ func (s *service) listen() (net.Listener, error) {
 			return slices.DeleteFunc(unsettled(enabled(s.backends.Status())),
 				func(name string) bool { return !s.backends.IsPermitted(p, name) })
 		},
+		LoginPages:   s.pages,
 		Via:          s.via,
 		MessageLimit: int(c.Limits.Message),
 		MaxSessions:  c.Limits.Sessions,

@@ -13,6 +13,9 @@ import (
 type Auth struct {
 	// Tokens are bearer tokens. Each token gives access; no tokens = access without a token.
 	Tokens []Token `koanf:"tokens"`
+	// PublicURL is the http or https URL under which browsers reach the HTTP server, for the pages
+	// of logins: "" = the URL of the listener.
+	PublicURL string `koanf:"public_url"`
 	// TokenVariable is the variable whose value is the first token; "" = there is no token, or the
 	// token is not exactly the value of one variable.
 	TokenVariable string `koanf:"-"`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -15,11 +16,26 @@ func (c *checker) http(cfg *Config) {
 	c.listen(cfg)
 	c.tokens(cfg)
 	c.tls(cfg.TLS)
+	c.publicURL(cfg)
 	for i, origin := range cfg.Origins {
 		c.origin(origin, fmt.Sprintf("origins[%d]", i))
 	}
 	for i, host := range cfg.Hosts {
 		c.host(host, fmt.Sprintf("hosts[%d]", i))
+	}
+}
+
+// publicURL checks the URL for browsers.
+func (c *checker) publicURL(cfg *Config) {
+	u, err := url.Parse(cfg.Auth.PublicURL)
+	switch {
+	case cfg.Auth.PublicURL == "":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "":
+		c.fail("auth.public_url", "must be an http or https URL, without user, query and fragment",
+			"write it like https://gateway.example")
+	case cfg.Listen == "":
+		c.fail("auth.public_url", "requires listen", "")
 	}
 }
 

@@ -136,11 +136,12 @@ var reloadEffects = map[string]reloadEffect{
 	"state":  needsRestart,
 	"listen": needsRestart,
 
-	"auth.tokens": liveUnlessRemoved,
-	"tls.cert":    liveIfBothSet,
-	"tls.key":     liveIfBothSet,
-	"origins":     live,
-	"hosts":       live,
+	"auth.tokens":     liveUnlessRemoved,
+	"auth.public_url": needsRestart,
+	"tls.cert":        liveIfBothSet,
+	"tls.key":         liveIfBothSet,
+	"origins":         live,
+	"hosts":           live,
 
 	"instructions": live,
 	"profiles":     live,

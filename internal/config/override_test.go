@@ -74,6 +74,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"GATEWAY_DEFAULTS_IDLE_STOP":     "7s",
 		"GATEWAY_DEFAULTS_MAX_IN_FLIGHT": "4",
 		"GATEWAY_DEFAULTS_QUEUE_WAIT":    "3s",
+		"GATEWAY_AUTH_PUBLIC_URL":        "https://gw.example",
 	}
 	if got := len(scalarKeys(settingsType)); got != len(values) {
 		t.Errorf("%d keys, %d variables", got, len(values))
@@ -85,9 +86,10 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	}
 	c := loaded.Config
 	b := c.Backends[0]
-	got := fmt.Sprintln(c.State, c.Listen, c.TLS, c.Catalog, c.Log, c.Audit, c.Limits,
+	got := fmt.Sprintln(c.State, c.Listen, c.Auth.PublicURL, c.TLS, c.Catalog, c.Log, c.Audit,
+		c.Limits,
 		b.StartTimeout, b.CallTimeout, b.Lazy, b.IdleStop, b.MaxInFlight, b.QueueWait)
-	if want := "none [::1]:0 {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
+	if want := "none [::1]:0 https://gw.example {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -128,8 +128,12 @@ func (e *TimeoutError) Error() string { return fmt.Sprintf("no answer within %v"
 // Consents is a set of consents of a client's user to one call.
 type Consents uint8
 
-// Confirmed is the consent to the call itself: its backend, tool and arguments (tools.confirm).
-const Confirmed Consents = 1 << iota
+const (
+	// Confirmed is the consent to the call itself: its backend, tool and arguments (tools.confirm).
+	Confirmed Consents = 1 << iota
+	// LoggedIn is the consent to open the page of a login that the backend requires.
+	LoggedIn
+)
 
 // A QuestionError is the error of a call that was not sent, because the client's user has to
 // consent to something first. The call can be sent again, as a new BackendCall, with the consent in
@@ -142,15 +146,19 @@ type QuestionError struct {
 	URL string
 	// Text is the question of a page; that of a form follows from Asks.
 	Text string
+	// Err is the reason for which the user has to open the page; nil for a form.
+	Err error
 	// Done is closed when the user has finished on the page: the call is sent again after that.
 	// nil = the consent suffices. If a call with the consent gets the error, the gateway does not
 	// ask again, and only waits for Done.
 	Done <-chan struct{}
 }
 
+func (e *QuestionError) Unwrap() error { return e.Err }
+
 func (e *QuestionError) Error() string {
 	if e.URL != "" {
-		return "it requires that the user opens a page"
+		return fmt.Sprintf("%v; or open %s in a browser", e.Err, e.URL)
 	}
 	return "the configuration requires that the user confirms the call (tools.confirm)"
 }

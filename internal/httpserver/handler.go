@@ -44,6 +44,10 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.serveReadiness()
 		return
 	}
+	if srv.opts.LoginPages != nil && strings.HasPrefix(path, "/login/") {
+		x.serveLogin()
+		return
+	}
 	if herr := srv.access.admit(w.Header(), r); herr != nil {
 		x.reject(herr)
 		return
@@ -80,6 +84,16 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		x.reject(newHTTPError(http.StatusNotFound, "Not found: the MCP endpoint is /mcp"))
 	}
+}
+
+// serveLogin serves a page of a login. A browser comes here from the page of an authorization
+// server, so that requests of other origins are allowed.
+func (x *httpExchange) serveLogin() {
+	if x.srv.access.loopback && !x.srv.access.isGatewayHost(x.r.Host) {
+		x.reject(newHTTPError(http.StatusForbidden, "Forbidden: the Host header names another host"))
+		return
+	}
+	x.srv.opts.LoginPages.ServeHTTP(x.w, x.r)
 }
 
 func (x *httpExchange) serveMCP() {

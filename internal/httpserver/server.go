@@ -29,6 +29,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"mcpgateway/internal/principal"
@@ -68,6 +69,10 @@ type Options struct {
 	// PendingBackends returns the backends that are still starting, of those that a principal may
 	// use, for /readyz; nil = none.
 	PendingBackends func(p *principal.Principal) []string
+
+	// LoginPages serves /login/ to browsers, without authentication. It must check that a request
+	// does not come from a page of another site. nil = there are no such pages.
+	LoginPages http.Handler
 
 	MessageLimit int // bytes of one message, and of the unsent messages of one client; 0 = 64 MiB
 	// MaxSessions is the maximum number of open sessions; a further initialize gets status 503. It

@@ -42,6 +42,7 @@ type Options struct {
 	// ClientCredentials selects the grant client_credentials: ClientID and ClientSecret are enough,
 	// and nobody logs in.
 	ClientCredentials bool
+	RedirectPort      int      // of a redirect URI on this machine; 0 = any
 	Scopes            []string // requested instead of those that the server names; nil = those
 	AllowPrivate      bool     // see [guard]
 }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/loginpage"
+	"mcpgateway/internal/oauthclient"
+	"mcpgateway/internal/principal"
+)
+
+// loginPages are the pages at which users of clients log in to backends while the gateway serves.
+// The HTTP server of the gateway serves them; a gateway without one listens on this machine, from
+// the first page on.
+type loginPages struct {
+	*loginpage.StartPages
+
+	mu      sync.Mutex
+	url     string // of the HTTP server, without a path; "" = none
+	servers map[int]*loginServer
+	closed  bool
+}
+
+// A loginServer serves pages at a port of this machine.
+type loginServer struct {
+	http.Server
+	url string
+}
+
+func newLoginPages(mask func(string) string) *loginPages {
+	p := &loginPages{servers: make(map[int]*loginServer)}
+	p.StartPages = loginpage.NewStartPages(p.base, mask)
+	return p
+}
+
+// setURL sets the URL of the HTTP server, before any page is opened.
+func (p *loginPages) setURL(url string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.url = url
+}
+
+// base returns the URL under which browsers reach the pages.
+func (p *loginPages) base(port int) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.url != "" {
+		return p.url, nil
+	}
+	if server := p.servers[port]; server != nil {
+		return server.url, nil
+	}
+	if p.closed {
+		return "", http.ErrServerClosed
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return "", err
+	}
+	server := &loginServer{url: "http://" + l.Addr().String()}
+	server.Handler = localOnly(l.Addr().String(), p.StartPages)
+	server.ReadHeaderTimeout, server.ReadTimeout = 10*time.Second, 10*time.Second
+	server.WriteTimeout, server.IdleTimeout = time.Minute, time.Minute
+	server.MaxHeaderBytes = 32 << 10
+	p.servers[port] = server
+	go server.Serve(l)
+	return server.url, nil
+}
+
+// localOnly rejects requests for another host, such as those of a page whose name was rebound to
+// this machine.
+func localOnly(host string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != host {
+			loginpage.Write(w, http.StatusForbidden, "Not allowed",
+				"The request names another host.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// close ends the listeners. A page that is being written is completed, within a second.
+func (p *loginPages) close() {
+	p.mu.Lock()
+	p.closed = true
+	servers := p.servers
+	p.servers = nil
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, server := range servers {
+		_ = server.Shutdown(ctx)
+	}
+}
+
+// openPage implements LoginPage of [backends.Options].
+func (p *loginPages) openPage(backend, session string, _ *principal.Principal,
+	login *oauthclient.Authorization,
+) (url string, done <-chan struct{}, err error) {
+	return p.Open(loginpage.LoginRequest{Backend: backend, Client: session, Login: login,
+		RedirectPort: login.RedirectPort})
+}
+
+// publicURL returns the URL of the HTTP server for browsers, without a path: auth.public_url, or
+// else the one that clients use.
+func publicURL(c *config.Config, endpoint string) string {
+	if c.Auth.PublicURL != "" {
+		return strings.TrimSuffix(c.Auth.PublicURL, "/")
+	}
+	return strings.TrimSuffix(endpoint, "/mcp")
+}
