@@ -47,6 +47,7 @@ type Status struct {
 	// gateway. It is also true if the backend need not start to be listed (lazy, with a known
 	// catalog), or is misconfigured.
 	Settled     bool
+	Listed      bool          // some list was read, in this run or an earlier one
 	StartupTime time.Duration // time from the latest start to the latest listing or failure
 
 	// globs of its filters that match none of its entries (see updateUnmatchedLocked), in the form

@@ -85,6 +85,7 @@ func (l *lists) fill(s *Status) {
 	for k := range catalog.Kind(catalog.NumKinds) {
 		one := &l.list[k]
 		s.Counts[k] = len(l.listing.Items[k])
+		s.Listed = s.Listed || one.raw != nil
 		s.Omitted = append(s.Omitted, one.omitted...)
 		s.Repaired = append(s.Repaired, one.repaired...)
 		for _, i := range one.suspicious {

@@ -284,8 +284,11 @@ func (c *clientCall) setTarget(backend, own string) bool {
 // failWith ends the call with an error.
 func (c *clientCall) failWith(err error) {
 	kind, failure := c.clientError(err)
+	o := errorOutcome(kind, failure) // without a link
+	if q, ok := errors.AsType[*contract.QuestionError](err); ok {
+		failure.Message += q.Link()
+	}
 	if c.r.Fail(failure) {
-		o := errorOutcome(kind, failure)
 		if errors.Is(err, contract.ErrForbidden) {
 			o = c.rejectedOutcome(failure)
 		}

@@ -64,7 +64,10 @@ func (q question) requires() string {
 		return fmt.Sprintf("the user has to confirm calls of %s at backend %s (tools.confirm)",
 			truncate(q.c.Route.Original), q.c.Route.Backend)
 	}
-	return fmt.Sprintf("backend %s: %v", q.c.Route.Backend, q.QuestionError)
+	if q.Err != nil {
+		return fmt.Sprintf("backend %s: %v", q.c.Route.Backend, q.Err)
+	}
+	return fmt.Sprintf("backend %s requires that the user opens a page", q.c.Route.Backend)
 }
 
 // advice returns advice for a client that cannot be asked, which follows the reason. For a page,
@@ -91,7 +94,7 @@ func (q question) refuse(state confirmation, detail string) {
 	if detail != "" {
 		reason += ": " + detail
 	}
-	explained := "The call did not run: " + reason
+	explained := "The call did not run: " + reason + q.Link()
 	if state == confirmationImpossible {
 		explained += q.advice()
 	}

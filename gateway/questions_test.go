@@ -220,7 +220,8 @@ func TestQuestion_MethodWithoutInputRequests(t *testing.T) {
 			`"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""},`, bothCap))
 		m := client.NextMessage()
 		if e := wire.ReadError(m.Part(wire.PartError)); e.Message !=
-			"backend gh: it requires that the user opens a page; the call did not run" {
+			"backend gh: it requires that the user opens a page; the call did not run; "+
+				"or open https://gateway.example/login?x=1 in a browser" {
 			t.Errorf("got %s", m.Raw())
 		}
 		gh.WantNothing()

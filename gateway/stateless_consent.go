@@ -91,7 +91,7 @@ func (c *statelessCall) askBeforeRerun(q question, t mrtr.Ticket, inputs []proto
 		q.note(confirmationImpossible)
 		e := missing.ClientError(c.Route.Backend)
 		e.Message = fmt.Sprintf("Missing client capability: the call did not run: %s, and this "+
-			"client cannot be asked: %s%s", q.requires(), &missing, q.advice())
+			"client cannot be asked: %s%s%s", q.requires(), &missing, q.Link(), q.advice())
 		c.reject(e)
 		return
 	default:

@@ -108,7 +108,7 @@ func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
 	var loginPage func(string, string, *principal.Principal, *oauthclient.Authorization) (
 		string, <-chan struct{}, error)
 	if m.loginPages {
-		a.pages = newLoginPages(a.mask.String)
+		a.pages = newLoginPages(a.mask)
 		a.closers = append(a.closers, a.pages.close)
 		loginPage = a.pages.openPage
 	}

@@ -301,15 +301,21 @@ func parseRedirect(text string) (url.Values, error) {
 	return u.Query(), nil
 }
 
-// printResult waits until the backend is connected, and prints what it offers.
+// listTimeout is the longest wait for the lists of a server that is connected. Some servers have
+// none.
+const listTimeout = 2 * time.Second
+
+// printResult waits until the backend is connected and listed, and prints what it offers.
 func (w *loginWait) printResult(ctx context.Context) error {
 	fmt.Fprintf(w.out, "%s: logged in\n", w.name)
-	limit := w.timeout.channel()
+	limit, healthySince := w.timeout.channel(), time.Now()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		s := w.backends.Status()[0]
-		if isHealthy(s) {
+		if !isHealthy(s) {
+			healthySince = time.Now()
+		} else if s.Listed || time.Since(healthySince) > listTimeout {
 			printOffer(w.oneShot, s)
 			return nil
 		}

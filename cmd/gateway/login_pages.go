@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/logging"
 	"mcpgateway/internal/loginpage"
 	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/principal"
@@ -20,6 +21,7 @@ import (
 // the first page on.
 type loginPages struct {
 	*loginpage.StartPages
+	onSecret func(string) // is called with the id of each page
 
 	mu      sync.Mutex
 	url     string // of the HTTP server, without a path; "" = none
@@ -33,9 +35,9 @@ type loginServer struct {
 	url string
 }
 
-func newLoginPages(mask func(string) string) *loginPages {
-	p := &loginPages{servers: make(map[int]*loginServer)}
-	p.StartPages = loginpage.NewStartPages(p.base, mask)
+func newLoginPages(mask *logging.Mask) *loginPages {
+	p := &loginPages{servers: make(map[int]*loginServer), onSecret: mask.AddToken}
+	p.StartPages = loginpage.NewStartPages(p.base, mask.String)
 	return p
 }
 
@@ -104,8 +106,12 @@ func (p *loginPages) close() {
 func (p *loginPages) openPage(backend, session string, _ *principal.Principal,
 	login *oauthclient.Authorization,
 ) (url string, done <-chan struct{}, err error) {
-	return p.Open(loginpage.LoginRequest{Backend: backend, Client: session, Login: login,
+	url, done, err = p.Open(loginpage.LoginRequest{Backend: backend, Client: session, Login: login,
 		RedirectPort: login.RedirectPort})
+	if _, id, ok := strings.Cut(url, loginpage.StartPath); ok {
+		p.onSecret(id)
+	}
+	return url, done, err
 }
 
 // publicURL returns the URL of the HTTP server for browsers, without a path: auth.public_url, or

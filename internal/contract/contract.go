@@ -146,7 +146,7 @@ type QuestionError struct {
 	URL string
 	// Text is the question of a page; that of a form follows from Asks.
 	Text string
-	// Err is the reason for which the user has to open the page; nil for a form.
+	// Err is the reason for which the user has to open the page; nil = unknown, or a form.
 	Err error
 	// Done is closed when the user has finished on the page: the call is sent again after that.
 	// nil = the consent suffices. If a call with the consent gets the error, the gateway does not
@@ -154,11 +154,23 @@ type QuestionError struct {
 	Done <-chan struct{}
 }
 
+// Link returns a text about the page, for the client: "" = there is no page. No log or record may
+// contain it, because whoever knows the URL of a page can use the page.
+func (e *QuestionError) Link() string {
+	if e.URL == "" {
+		return ""
+	}
+	return "; or open " + e.URL + " in a browser"
+}
+
 func (e *QuestionError) Unwrap() error { return e.Err }
 
 func (e *QuestionError) Error() string {
-	if e.URL != "" {
-		return fmt.Sprintf("%v; or open %s in a browser", e.Err, e.URL)
+	switch {
+	case e.Err != nil:
+		return e.Err.Error()
+	case e.URL != "":
+		return "it requires that the user opens a page"
 	}
 	return "the configuration requires that the user confirms the call (tools.confirm)"
 }
