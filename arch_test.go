@@ -92,6 +92,7 @@ var allowedImports = map[string][]string{
 	},
 	"internal/keyring":   {"internal/filelock"},
 	"internal/loginpage": {"internal/oauthclient"},
+	"internal/secretcmd": {"internal/procgroup"},
 	"internal/config/internal/dialect": {
 		"internal/config/internal/expand", "internal/config/internal/node", "internal/lazy",
 	},
@@ -117,6 +118,7 @@ var allowedImports = map[string][]string{
 		"internal/logging", "internal/loginpage", "internal/oauthclient",
 		"internal/peer", "internal/principal", "internal/procgroup", "internal/protocol",
 		"internal/reload",
+		"internal/secretcmd",
 		"internal/text", "internal/transport", "internal/wire",
 	},
 }
@@ -150,6 +152,7 @@ var allowedModules = map[string][]string{
 	"github.com/google/go-cmp":              {},
 	"github.com/google/jsonschema-go":       {},
 	"github.com/hashicorp/go-retryablehttp": {"internal/transport/httpclient"},
+	"github.com/joho/godotenv":              {"internal/config"},
 	"github.com/knadh/koanf":                {"internal/config"},
 	"github.com/mark3labs/mcp-go/mcp": {"backends", "cmd/gateway", "gateway",
 		"internal/demo", "internal/protocol"},
@@ -213,6 +216,7 @@ var allowedStd = map[string][]string{
 		"internal/oauthclient", "internal/transport/http1",
 		"internal/transport/httpclient"},
 	"os/exec": {"internal/config/internal/dialect", "internal/loginpage", "internal/procgroup",
+		"internal/secretcmd",
 		"internal/transport/child"},
 	"os/signal": {"cmd/gateway", "internal/procgroup"},
 	"plugin":    {},

@@ -19,12 +19,18 @@ import (
 //
 //	exits CODE PROGRAM ARGS…   run the program and expect this exit code
 //	jsonrpc FILE               each line of FILE (or stdout) is a JSON-RPC message
-//	output PATTERN             stdout or stderr matches
+//	output PATTERN             stdout or stderr matches; ! output PATTERN: neither matches
 //
 // and the environment variable HELPER: the test binary, which takes the role that
 // INTEGRATION_HELPER names (helper-mirror).
 func TestCLI(t *testing.T) {
 	t.Parallel()
+	runScripts(t, "testdata/script", func() []string { return nil })
+}
+
+// runScripts runs the scripts in dir. env returns further environment variables for one script.
+func runScripts(t *testing.T, dir string, env func() []string) {
+	t.Helper()
 	bin := filepath.Dir(gateway(t))
 	exe, err := os.Executable()
 	if err != nil {
@@ -32,16 +38,17 @@ func TestCLI(t *testing.T) {
 	}
 	m := newSetup(t, nil).marker
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
-		Setup: func(env *testscript.Env) error {
-			home := filepath.Join(env.WorkDir, "home")
+		Dir: dir,
+		Setup: func(e *testscript.Env) error {
+			home := filepath.Join(e.WorkDir, "home")
 			if err := os.MkdirAll(home, 0o755); err != nil {
 				return err
 			}
-			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
-			env.Setenv("HOME", home)
-			env.Setenv("HELPER", exe)
-			env.Setenv(markerEnv, string(m))
+			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
+			e.Setenv("HOME", home)
+			e.Setenv("HELPER", exe)
+			e.Setenv(markerEnv, string(m))
+			e.Vars = append(e.Vars, env()...)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -87,12 +94,16 @@ func jsonrpc(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func output(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
+	if len(args) != 1 {
 		ts.Fatalf("usage: output pattern")
 	}
 	re, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	if !re.MatchString(ts.ReadFile("stdout")) && !re.MatchString(ts.ReadFile("stderr")) {
+	matches := re.MatchString(ts.ReadFile("stdout")) || re.MatchString(ts.ReadFile("stderr"))
+	switch {
+	case matches && neg:
+		ts.Fatalf("stdout or stderr matches %q", args[0])
+	case !matches && !neg:
 		ts.Fatalf("neither stdout nor stderr matches %q", args[0])
 	}
 }

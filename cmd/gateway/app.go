@@ -74,8 +74,10 @@ type runMode struct {
 // open loads the configuration, changes it with tunes, and returns an app. It starts only the log.
 // It prints or logs warnings, and opens audit.file. It returns an error if the configuration is
 // invalid, if checkRecursion finds a loop, or if audit.file cannot be opened.
-func (c *cli) open(m runMode, tunes ...configOverride) (*app, error) {
-	loaded, err := c.source.load()
+func (c *cli) open(
+	ctx context.Context, m runMode, tunes ...configOverride,
+) (*app, error) {
+	loaded, err := c.source.load(ctx)
 	if err != nil {
 		return nil, err
 	}

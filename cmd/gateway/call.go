@@ -47,7 +47,7 @@ A VALUE that is JSON is sent as JSON, unless the tool's schema declares a string
 VALUE is sent as a string. The exit code is 1 if the call fails or the tool reports an error.`,
 		Args: requireTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := openOneShot(c, timeout, false)
+			o, err := openOneShot(cmd.Context(), c, timeout, false)
 			if err != nil {
 				return err
 			}

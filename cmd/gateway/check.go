@@ -35,7 +35,7 @@ the state directory, and uses its own environment variables instead of the gatew
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if diff {
-				return printDiff(&c.source)
+				return printDiff(cmd.Context(), &c.source)
 			}
 			return withStartedBackends(cmd.Context(), c, timeout, true, printStatus)
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +19,8 @@ import (
 // printDiff prints the changes that a reload would make in the gateway that runs, or last ran, with
 // the same file. It starts no backend. It returns an error if there is no file or a reload would
 // refuse the file. A missing or unusable record is reported on stderr and is not an error.
-func printDiff(s *configSource) error {
-	loaded, err := s.load()
+func printDiff(ctx context.Context, s *configSource) error {
+	loaded, err := s.load(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"os"
 	"slices"
@@ -28,25 +29,32 @@ func (s *configSource) addProfileFlag(cmd *cobra.Command) {
 
 // load loads the configuration. If gateway.yaml in the working directory is not approved, it asks
 // the user, or returns an error if stdin or stderr is not a terminal.
-func (s *configSource) load() (*config.Loaded, error) {
-	return loadFrom(s.options(s.path, false, true))
+func (s *configSource) load(ctx context.Context) (*config.Loaded, error) {
+	return loadFrom(s.options(ctx, s.path, false, true))
 }
 
 // reload loads the file at path, or searches for one if path is "". It never asks the user. local
 // is true if the file was found in the working directory and must be approved.
-func (s *configSource) reload(path string, local bool) (*config.Loaded, error) {
-	return loadFrom(s.options(path, local, false))
+func (s *configSource) reload(
+	ctx context.Context, path string, local bool,
+) (*config.Loaded, error) {
+	return loadFrom(s.options(ctx, path, local, false))
 }
 
 // isUnchanged reports whether reload would read the same text as l.
 func (s *configSource) isUnchanged(l *config.Loaded) bool {
-	return l.Unchanged(s.options(l.Source, l.Local, false))
+	return l.Unchanged(s.options(context.Background(), l.Source, l.Local, false))
 }
 
-func (s *configSource) options(path string, local, ask bool) config.Options {
+// options returns the options to load the file at path. Commands in the file are killed when ctx is
+// done.
+func (s *configSource) options(
+	ctx context.Context, path string, local, ask bool,
+) config.Options {
 	return config.Options{
 		Path: path, Local: local, Flags: s.flagValues(), VariableNames: variableNames(),
 		Approve: approver{s.stdio, s.state, ask}.approve,
+		Sources: configSources(ctx),
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -52,7 +53,7 @@ if it has one:
 				// The request goes to this machine, at an address that the certificate need not
 				// contain. The request contains no secret.
 				transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-				at, err = ownHealthURL(s)
+				at, err = ownHealthURL(cmd.Context(), s)
 			}
 			if err != nil {
 				return err
@@ -155,8 +156,8 @@ func healthURL(text string) (string, error) {
 }
 
 // ownHealthURL returns the health URL of the gateway with the user's configuration.
-func ownHealthURL(s *configSource) (string, error) {
-	o := s.options(s.path, false, true)
+func ownHealthURL(ctx context.Context, s *configSource) (string, error) {
+	o := s.options(ctx, s.path, false, true)
 	o.RequiredKeys = []string{"listen", "tls"}
 	loaded, err := config.Load(o)
 	if err != nil {

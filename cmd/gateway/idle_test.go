@@ -54,7 +54,7 @@ func serveInProcess(t *testing.T) (d *httpserver.Server, end func()) {
 	c := newCLI(stdio{null, null, null})
 	c.source.path = file(t, "gateway.yaml",
 		"listen: 127.0.0.1:0\nstate: none\nlog: { level: error }\nbackends: [{ name: demo, embedded: demo }]\n")
-	a, err := c.open(runMode{})
+	a, err := c.open(t.Context(), runMode{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,7 @@ import (
 )
 
 func importCommand(s *configSource) *cobra.Command {
-	var o output
-	var project string
+	im := importRun{configSource: s}
 	cmd := &cobra.Command{
 		Use:   "import [FILE...]",
 		Short: "Convert the servers that other clients have configured to YAML",
@@ -32,62 +31,109 @@ Without FILE it reads all existing files of the clients that it knows: ` + clien
     gateway import -o ~/.config/mcp-gateway/config.yaml
 
 Secrets are not copied: ${VAR} replaces them, and the variables to set are printed to stderr.
+With --keyring they are stored in the keyring of the operating system, and ${keyring:NAME}
+replaces them. With --env-file FILE they are added to FILE (mode 0600), which env_file names.
+The configuration then works at once.
+
 Servers that are disabled in a client get enabled: false. Servers from a project's own files,
 such as ./.mcp.json, also get enabled: false, unless these files are given as FILE.
 
 Nothing is written if no server is found. An existing file is overwritten only with --force.`,
 		RunE: func(cmd *cobra.Command, files []string) error {
-			o.path, project = config.ExpandHome(o.path), config.ExpandHome(project)
-			for i := range files {
-				files[i] = config.ExpandHome(files[i])
-			}
-			if err := o.validate(); err != nil {
-				return err
-			}
-			if project != "" {
-				var err error
-				if project, err = filepath.Abs(project); err != nil {
-					return err
-				}
-				if info, err := os.Stat(project); err != nil || !info.IsDir() {
-					return usageError{
-						fmt.Errorf("--project: there is no folder %s", project),
-						"name the folder of a project",
-					}
-				}
-			}
-			im, err := clientimport.Read(files, clientimport.Options{
-				Cwd:       project,
-				IsGateway: func(url string) bool { return isGateway(cmd.Context(), url) },
-			})
-			if !im.Empty() {
-				if werr := o.writeTo(s.out, im.YAML()); werr != nil {
-					return werr
-				}
-			}
-			for _, note := range im.Notes {
-				fmt.Fprintf(s.err, "gateway: %s\n", note)
-			}
-			switch {
-			case im.Empty() && err == nil:
-				return hintedError{errors.New("found no servers to import"), im.Hint()}
-			case im.Empty(), o.path == "":
-				return err
-			}
-			if err := trustImported(trustStoreOf(s.state), o.path, im.YAML()); err != nil {
-				fmt.Fprintf(s.err, "gateway: %s is not approved: %v\n", o.path, err)
-			}
-			all, off := im.Count()
-			fmt.Fprintf(s.err, "gateway: wrote %s (servers: %d, disabled: %d)\n", o.path, all, off)
-			return err
+			return im.run(cmd.Context(), files)
 		},
 	}
-	cmd.Flags().StringVarP(&o.path, "output", "o", "",
+	cmd.Flags().StringVarP(&im.output.path, "output", "o", "",
 		"write to `FILE` instead of stdout, and create its folder")
-	cmd.Flags().StringVar(&project, "project", "",
+	cmd.Flags().StringVar(&im.project, "project", "",
 		"read the files of the project in `DIR` instead of the working directory")
-	cmd.Flags().BoolVar(&o.force, "force", false, "with --output: overwrite FILE")
+	cmd.Flags().BoolVar(&im.keyring, "keyring", false,
+		"store the secrets in the keyring of the operating system")
+	cmd.Flags().StringVar(&im.envFile, "env-file", "",
+		"add the secrets to `FILE`, which only you can read")
+	cmd.Flags().BoolVar(&im.output.force, "force", false, "with --output: overwrite FILE")
 	return cmd
+}
+
+// An importRun is a run of gateway import with its flags.
+type importRun struct {
+	*configSource
+	output           output
+	project, envFile string
+	keyring          bool
+}
+
+// run imports the servers in the files; no files = the usual files of all clients.
+func (r *importRun) run(ctx context.Context, files []string) error {
+	if err := r.expandPaths(files); err != nil {
+		return err
+	}
+	destination, err := secretDestinationOf(r.keyring, r.envFile, r.output.path)
+	if err != nil {
+		return err
+	}
+	described, err := destination.describe()
+	if err != nil {
+		return err
+	}
+	im, err := clientimport.Read(files, clientimport.Options{
+		Cwd:       r.project,
+		IsGateway: func(url string) bool { return isGateway(ctx, url) },
+		Secrets:   described,
+	})
+	var stored string
+	if !im.Empty() {
+		var werr error
+		if stored, werr = destination.store(im.Secrets()); werr != nil {
+			return werr
+		}
+		if werr := r.output.writeTo(r.out, im.YAML()); werr != nil {
+			return werr
+		}
+	}
+	for _, note := range im.Notes {
+		fmt.Fprintf(r.err, "gateway: %s\n", note)
+	}
+	if stored != "" {
+		fmt.Fprintf(r.err, "gateway: %s\n", stored)
+	}
+	switch {
+	case im.Empty() && err == nil:
+		return hintedError{errors.New("found no servers to import"), im.Hint()}
+	case im.Empty(), r.output.path == "":
+		return err
+	}
+	if err := trustImported(trustStoreOf(r.state), r.output.path, im.YAML()); err != nil {
+		fmt.Fprintf(r.err, "gateway: %s is not approved: %v\n", r.output.path, err)
+	}
+	all, off := im.Count()
+	fmt.Fprintf(r.err, "gateway: wrote %s (servers: %d, disabled: %d)\n", r.output.path, all, off)
+	return err
+}
+
+// expandPaths expands ~ in the paths and makes project absolute. It returns an error if the output
+// cannot be written, or if there is no such project.
+func (r *importRun) expandPaths(files []string) error {
+	for i := range files {
+		files[i] = config.ExpandHome(files[i])
+	}
+	for _, path := range []*string{&r.output.path, &r.project, &r.envFile} {
+		*path = config.ExpandHome(*path)
+	}
+	if err := r.output.validate(); err != nil || r.project == "" {
+		return err
+	}
+	var err error
+	if r.project, err = filepath.Abs(r.project); err != nil {
+		return err
+	}
+	if info, err := os.Stat(r.project); err != nil || !info.IsDir() {
+		return usageError{
+			fmt.Errorf("--project: there is no folder %s", r.project),
+			"name the folder of a project",
+		}
+	}
+	return nil
 }
 
 // clientNames returns the clients that import knows, wrapped for a terminal.

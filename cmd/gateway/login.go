@@ -86,9 +86,11 @@ func onlyBackend(name string) (override configOverride, check func() error) {
 }
 
 // openForLogin opens an app with only one backend, and returns the OAuth client of that backend.
-func openForLogin(c *cli, name string) (*app, *oauthclient.Authorization, error) {
+func openForLogin(
+	ctx context.Context, c *cli, name string,
+) (*app, *oauthclient.Authorization, error) {
 	override, check := onlyBackend(name)
-	a, err := c.open(runMode{ignoreCache: true}, c.source.quietLog, stdioOnly, override)
+	a, err := c.open(ctx, runMode{ignoreCache: true}, c.source.quietLog, stdioOnly, override)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,7 +122,7 @@ func whyNoLogin(a *app, name string) error {
 
 // login logs in to a backend, and prints what it offers.
 func login(ctx context.Context, c *cli, name string, noBrowser bool, timeout startTimeout) error {
-	a, auth, err := openForLogin(c, name)
+	a, auth, err := openForLogin(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -344,7 +346,7 @@ func printOffer(o *oneShot, s backends.Status) {
 
 // logout revokes and deletes the login at a backend.
 func logout(ctx context.Context, c *cli, name string) error {
-	a, auth, err := openForLogin(c, name)
+	a, auth, err := openForLogin(ctx, c, name)
 	if err != nil {
 		return err
 	}

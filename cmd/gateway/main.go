@@ -217,7 +217,7 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 		serveCommand(c), checkCommand(c), toolsCommand(c), callCommand(c),
 		loginCommand(c), logoutCommand(c),
 		importCommand(&c.source), trustCommand(&c.source), untrustCommand(&c.source),
-		healthCommand(&c.source), versionCommand(c.out),
+		secretCommand(c.stdio), healthCommand(&c.source), versionCommand(c.out),
 	)
 	root.SetHelpCommand(helpCommand())
 	for _, cmd := range append(root.Commands(), root) {

@@ -25,7 +25,9 @@ type oneShot struct {
 
 // openOneShot opens an app that serves no client and does not restart backends. It returns an error
 // if the timeout is not valid.
-func openOneShot(c *cli, timeout startTimeout, ignoreCache bool) (*oneShot, error) {
+func openOneShot(
+	ctx context.Context, c *cli, timeout startTimeout, ignoreCache bool,
+) (*oneShot, error) {
 	if timeout < 0 {
 		return nil, usageError{
 			errors.New("--timeout must not be negative"),
@@ -33,7 +35,7 @@ func openOneShot(c *cli, timeout startTimeout, ignoreCache bool) (*oneShot, erro
 		}
 	}
 	mode := runMode{noRestart: true, ignoreCache: ignoreCache}
-	a, err := c.open(mode, c.source.quietLog, stdioOnly)
+	a, err := c.open(ctx, mode, c.source.quietLog, stdioOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +70,7 @@ func (t startTimeout) channel() <-chan time.Time {
 func withStartedBackends(
 	ctx context.Context, c *cli, timeout startTimeout, showSource bool, do func(*oneShot) error,
 ) error {
-	o, err := openOneShot(c, timeout, true)
+	o, err := openOneShot(ctx, c, timeout, true)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,9 @@ func auditFileConflicts(l *config.Loaded) (errs config.Errors) {
 		errs = append(errs, e)
 	}
 	refuse(l.Source, "the configuration file itself")
+	for _, file := range l.Files() {
+		refuse(file, "a file with secrets that the configuration refers to")
+	}
 	refuse(c.TLS.Cert, "the same file as tls.cert")
 	refuse(c.TLS.Key, "the same file as tls.key")
 	if c.StateDir != "" && c.Auth.AutoToken() >= 0 {

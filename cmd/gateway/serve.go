@@ -74,7 +74,7 @@ func newService(a *app, io stdio) *service {
 func serve(ctx context.Context, c *cli, alsoStdio bool) error {
 	sighup, release := c.sighup.Subscribe(c.in)
 	defer release()
-	a, err := c.open(runMode{loginPages: true})
+	a, err := c.open(ctx, runMode{loginPages: true})
 	if err != nil {
 		return err
 	}

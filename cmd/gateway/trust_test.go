@@ -119,21 +119,21 @@ func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
 func TestReload_F_SEC_2(t *testing.T) {
 	writeProject(t, demoText)
 	s := &configSource{}
-	if _, err := s.reload("", false); err == nil {
+	if _, err := s.reload(t.Context(), "", false); err == nil {
 		t.Error("a new file was loaded")
 	}
 	if err := trustStoreOf("").add(localFile, []byte(demoText)); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := s.reload("", false)
+	loaded, err := s.reload(t.Context(), "", false)
 	if err != nil || !loaded.Local {
 		t.Fatalf("approved: %v", err)
 	}
 	put(t, localFile, demoText+"listen: 127.0.0.1:1\n")
-	if _, err := s.reload(loaded.Source, loaded.Local); err == nil {
+	if _, err := s.reload(t.Context(), loaded.Source, loaded.Local); err == nil {
 		t.Error("a change was applied")
 	}
-	if _, err := s.reload(loaded.Source, false); err != nil {
+	if _, err := s.reload(t.Context(), loaded.Source, false); err != nil {
 		t.Errorf("a file that was named: %v", err)
 	}
 }

@@ -146,7 +146,8 @@ func (c *checker) literalSecrets(cfg *Config, reported Errors) (all []string) {
 		}
 		if len(keys) > 0 {
 			e := c.errorAt(at + "." + keys[0])
-			e.Problem = "a secret is written into the file: put it into a variable and write ${VARIABLE}"
+			e.Problem = "a secret is written into the file: write ${keyring:NAME} after " +
+				"gateway secret set NAME, or put it into a variable and write ${VARIABLE}"
 			e.Backend, e.Key = b.Name, strings.Join(keys, ", ")
 			all = append(all, e.Error())
 		}
@@ -241,6 +242,29 @@ func (c *checker) resolvePaths(cfg *Config, env func(string) (string, bool)) {
 		c.fail(c.tokenPath(i),
 			"is auto, which needs a state directory for the token, and there is no state directory",
 			"set state to a directory, or write a token: openssl rand -hex 32 makes a good one")
+	}
+}
+
+// resolveEnvFiles makes the paths of env_file absolute, and adds the variables of the files to the
+// environments of the programs. It reports the file that GATEWAY_ENV_FILE names if it cannot be
+// used.
+func (c *checker) resolveEnvFiles(cfg *Config, sources *sourceReader) {
+	if sources.envFilePath != "" && sources.topFile.err != nil {
+		c.fail("env_file", sources.topFile.err.Error(), envFileHint)
+	}
+	absolute := func(written string) string {
+		if path, err := sources.path(written); written != "" && err == nil {
+			return path
+		}
+		return written
+	}
+	cfg.EnvFile = absolute(cfg.EnvFile)
+	for i := range cfg.Backends {
+		b := &cfg.Backends[i]
+		b.EnvFile = absolute(b.EnvFile)
+		if b.Enabled {
+			sources.addToProcess(b)
+		}
 	}
 }
 

@@ -2,15 +2,22 @@
 // variables and flags on top, fills in the defaults and validates the result.
 //
 // The package does not guess. An unknown key, a duplicate key or a number in quotes is an error
-// with file, line and key. All errors of a file that can be parsed are reported at once. The
-// package starts no process and opens no connection. It reads no file except the configuration and,
-// to detect a gateway among mcpServers, the build information of programs with the name of the
-// gateway. Errors, warnings and notes never contain the value of a secret.
+// with file, line and key. All errors of a file that can be parsed are reported at once. Errors,
+// warnings and notes never contain the value of a secret.
+//
+// The package opens no connection. It starts no process itself: Load, and only Load, reads the
+// values of ${file:…}, ${keyring:…} and ${command:…} and the files of env_file, for the keys and
+// the enabled backends that the caller needs. It calls Options.Sources for keyrings and commands;
+// without Options.Sources it reads none of these. It does so after the file is approved. The
+// functions Validate, Describe and Loaded.Unchanged run no command. To detect a gateway among
+// mcpServers, the package also reads the build information of programs with the name of the
+// gateway.
 //
 //	Load ─ find ─ parse (bytes → yaml.Node, YAML or JSON)
 //	     ├ koanf      merges the layers and decodes strictly:
 //	     │    ├ defaultLayer
 //	     │    ├ fileParser the file; converts the nodes to the types below: keys, kinds, ${VAR}
+//	     │    │    └ sourceReader  env_file, and references that are not variables
 //	     │    └ overrides  GATEWAY_* and flags, converted by the same types
 //	     └ checker    validates what types cannot express
 package config
@@ -61,8 +68,11 @@ type Config struct {
 	// name.
 	Backends []Backend `koanf:"backends"`
 
-	// Expanded contains the secrets that ${VAR} inserted into Backends and Auth, and those of
-	// inherit_env. Secrets uses it.
+	// EnvFile is the path of a file with variables for ${VAR}, absolute; "" = none.
+	EnvFile string `koanf:"env_file"`
+
+	// Expanded contains the secrets that ${VAR} inserted into Backends and Auth, those of
+	// inherit_env, and all values of other references. Secrets uses it.
 	Expanded []string `koanf:"-"`
 }
 
@@ -136,6 +146,10 @@ type Backend struct {
 	// directory. A relative path is relative to the gateway's working directory. The directory
 	// might not exist.
 	Cwd string `koanf:"cwd"`
+
+	// EnvFile is the path of a file with variables, absolute; "" = none. Its variables are used for
+	// ${VAR} in the entry, and are in Env if Env does not set them otherwise.
+	EnvFile string `koanf:"env_file"`
 
 	URL       string    `koanf:"url"`       // http or https, with a host
 	Transport Transport `koanf:"transport"` // TransportAuto if URL is not set

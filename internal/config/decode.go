@@ -19,6 +19,7 @@ type fileParser struct {
 	*fileReport
 	scalars scalarReader
 	env     func(string) (string, bool)
+	sources *sourceReader // nil = no source is read
 
 	workspace       string        // ${workspaceFolder} of other clients
 	callTimeoutUnit time.Duration // unit of timeout in entries of the file's client; 0 = unknown
@@ -33,6 +34,9 @@ type scalarReader interface {
 	// invalid or a variable is not set.
 	read(n *yaml.Node, t reflect.Type, at location, b currentBackend, x *expand.Expander) (
 		v any, ok bool)
+	// needs reports whether the value at path is needed, so that references other than variables in
+	// it must be read.
+	needs(path string, b currentBackend) bool
 }
 
 // currentBackend is the backend whose values are being read.
@@ -40,6 +44,8 @@ type currentBackend struct {
 	path           string // "" = outside of backends
 	disabled       bool
 	inForeignEntry bool // its entry is in mcpServers
+
+	env func(string) (string, bool) // environment for its values; nil = that of the file
 }
 
 // A fileReport collects the positions of the values in a file, and the problems with them.
@@ -103,6 +109,7 @@ func (r *fileParser) Unmarshal(data []byte) (map[string]any, error) {
 	}
 	top := location{line: root.Line}
 	pairs := r.pairs(root, top)
+	r.readTopEnvFile(pairs)
 	for i, p := range pairs {
 		if p.key == "mcpServers" {
 			return r.readServersFile(pairs, i, top), nil
@@ -146,7 +153,7 @@ func (r *fileParser) value(n *yaml.Node, t reflect.Type, at location) (v any, ok
 		return map[string]any{"token": text}, ok
 	case n.Kind == yaml.ScalarNode && (t == timeType || kind != reflect.Slice &&
 		kind != reflect.Struct && kind != reflect.Map):
-		x := r.newExpander()
+		x := r.newExpander(at.path)
 		return r.scalars.read(n, t, at, r.backend, &x)
 	}
 	r.fail(at, "must be "+expectedForm(t), listHint(t))
@@ -240,24 +247,78 @@ func (r *fileParser) mapping(n *yaml.Node, elem reflect.Type, at location) map[s
 // readBackend reads the entries of one backend, with the gateway's keys.
 func (r *fileParser) readBackend(pairs []pair, at location) map[string]any {
 	before := len(r.errs)
-	r.backend.path, r.backend.disabled = at.path, r.isBackendDisabled(pairs)
+	r.backend.path = at.path
+	r.backend.env = withVariables(r.env, r.envFileOf(pairs).variables)
+	if r.sources != nil {
+		r.backend.env = withVariables(r.backend.env, r.sources.topFile.variables)
+	}
+	r.backend.disabled = r.isBackendDisabled(pairs)
 	out := r.record(pairs, backendType, at)
-	r.backend.path, r.backend.disabled = "", false
+	r.backend.path, r.backend.disabled, r.backend.env = "", false, nil
 	r.reported[at.path] = len(r.errs) > before
 	return out
 }
 
-func (r *fileParser) newExpander() expand.Expander {
-	return expand.Expander{
-		Env: r.env, Foreign: r.backend.inForeignEntry, Workspace: r.workspace,
+// readTopEnvFile reads env_file at the top level. Errors are reported when the value is converted.
+func (r *fileParser) readTopEnvFile(pairs []pair) {
+	if r.sources == nil || r.sources.access == nil {
+		return
 	}
+	if path := r.sources.envFilePath; path != "" {
+		r.sources.topFile = r.sources.envFile(path)
+	} else {
+		r.sources.topFile = r.envFileOf(pairs)
+	}
+}
+
+// envFileOf reads the file of the key env_file.
+func (r *fileParser) envFileOf(pairs []pair) (f envFile) {
+	if r.sources == nil || r.sources.access == nil {
+		return envFile{}
+	}
+	for _, p := range pairs {
+		value := node.Deref(p.value)
+		if p.key != "env_file" || value.Kind != yaml.ScalarNode || node.IsAbsent(value) {
+			continue
+		}
+		x := expand.Expander{
+			Env: r.topEnv(), Foreign: r.backend.inForeignEntry, Workspace: r.workspace,
+		}
+		if path := x.Expand(value.Value); path != "" && len(x.Errors) == 0 {
+			f = r.sources.envFile(path)
+		}
+	}
+	return f
+}
+
+// topEnv returns the environment for values outside of backends.
+func (r *fileParser) topEnv() func(string) (string, bool) {
+	if r.sources == nil {
+		return r.env
+	}
+	return withVariables(r.env, r.sources.topFile.variables)
+}
+
+// newExpander returns an Expander for the value at path.
+func (r *fileParser) newExpander(path string) expand.Expander {
+	x := expand.Expander{
+		Env: r.topEnv(), Foreign: r.backend.inForeignEntry, Workspace: r.workspace,
+	}
+	if r.backend.env != nil {
+		x.Env = r.backend.env
+	}
+	x.Source = notRead
+	if r.sources != nil && r.scalars.needs(path, r.backend) {
+		x.Source = r.sources.lookUp
+	}
+	return x
 }
 
 // isBackendDisabled reports whether a backend is disabled, before its other entries are read.
 func (r *fileParser) isBackendDisabled(pairs []pair) bool {
 	for _, p := range pairs {
 		if p.key == "enabled" {
-			x := r.newExpander()
+			x := r.newExpander(joinPath(r.backend.path, p.key))
 			return strings.EqualFold(x.Expand(node.Deref(p.value).Value), "false")
 		}
 	}

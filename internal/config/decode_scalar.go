@@ -9,6 +9,7 @@ import (
 
 	"mcpgateway/internal/config/internal/expand"
 	"mcpgateway/internal/config/internal/node"
+	"mcpgateway/internal/lazy"
 )
 
 // A variableReader is the scalarReader of a configuration in use: it expands the references to
@@ -16,6 +17,7 @@ import (
 type variableReader struct {
 	*fileReport
 	requiredKeys []string // see Options
+	sources      *sourceReader
 
 	secretValues  []string        // secrets in the variables of backends and tokens
 	tokenVariable string          // variable whose value is the first token; "" = none
@@ -42,15 +44,19 @@ func (r *variableReader) read(
 	}
 	r.fromVariables[at.path] = len(x.Expanded) > 0
 	key := strings.TrimPrefix(at.path, b.path+".")
-	if name := emptyVariable(x.Expanded, key, text); name != "" && !b.disabled &&
-		r.misconfigure(at, "variable "+name+" is empty: set it where the gateway is started") {
+	if empty := emptyReference(x.Expanded, key, text); empty != nil && !b.disabled &&
+		r.misconfigure(at, empty.Shown+" is empty"+remedyOfEmpty(*empty)) {
 		return nil, false
 	}
-	if (at.path == "auth.tokens[0]" || at.path == "auth.tokens[0].token") && len(x.Expanded) == 1 && x.Expanded[0].Value == text {
-		r.tokenVariable = x.Expanded[0].Name
+	isFirst := at.path == "auth.tokens[0]" || at.path == "auth.tokens[0].token"
+	if isFirst && len(x.Expanded) == 1 && x.Expanded[0].Value == text {
+		r.tokenVariable = x.Expanded[0].Variable
 	}
 	if strings.ContainsRune(text, 0) {
 		r.fail(at, "contains a NUL character", "")
+		return nil, false
+	}
+	if key == "env_file" && !r.checkEnvFile(text, at, b) {
 		return nil, false
 	}
 	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0
@@ -76,9 +82,13 @@ func (r *variableReader) read(
 func (r *variableReader) recordExpansion(
 	x *expand.Expander, at location, b currentBackend,
 ) bool {
-	if b.path != "" || isSecretKey(at.path) {
-		for _, a := range x.Expanded {
-			r.secretValues = append(r.secretValues, expandedSecrets(at.path, a.Name, a.Value)...)
+	for _, a := range x.Expanded {
+		switch {
+		case a.Variable == "":
+			r.secretValues = append(r.secretValues, sourceSecrets(at.path, a.Value)...)
+		case b.path != "", isSecretKey(at.path):
+			r.secretValues = append(r.secretValues,
+				expandedSecrets(at.path, a.Variable, a.Value)...)
 		}
 	}
 	if !b.disabled {
@@ -86,13 +96,45 @@ func (r *variableReader) recordExpansion(
 			switch {
 			case t.Unset != "" && b.path == "" && r.isOptional(at.path):
 				r.reported[at.path] = true
-			case t.Unset == "" ||
-				!r.misconfigure(at, t.Problem+": set it where the gateway is started"):
+			case t.Unset == "" || !r.misconfigure(at, withRemedy(t)):
 				r.fail(at, t.Problem, t.Hint)
 			}
 		}
 	}
 	return len(x.Errors) == 0
+}
+
+// withRemedy returns a problem and what to do about it.
+func withRemedy(t expand.ReferenceError) string {
+	if t.Remedy == "" {
+		return t.Problem
+	}
+	return t.Problem + ": " + t.Remedy
+}
+
+// checkEnvFile reports a file of env_file that cannot be used, unless the file is not needed.
+func (r *variableReader) checkEnvFile(path string, at location, b currentBackend) bool {
+	replaced := b.path == "" && r.sources.envFilePath != ""
+	if path == "" || r.sources.access == nil || replaced || !r.needs(at.path, b) {
+		return true
+	}
+	err := r.sources.envFile(path).err
+	if err != nil && !r.misconfigure(at, "env_file: "+err.Error()) {
+		r.fail(at, err.Error(), envFileHint)
+	}
+	return err == nil
+}
+
+// envFileHint is the hint of an error about a file of env_file.
+const envFileHint = "a relative path is relative to the folder of the configuration file; " +
+	"the file has lines of the form NAME=value"
+
+// needs implements scalarReader.
+func (r *variableReader) needs(path string, b currentBackend) bool {
+	if b.path != "" {
+		return !b.disabled && r.requiredKeys == nil
+	}
+	return !r.isOptional(path)
 }
 
 // isOptional reports whether the key at path, which is outside of backends, is neither one of the
@@ -140,21 +182,33 @@ func (m misconfigurations) add(path, problem string) bool {
 	return true
 }
 
-// emptyVariable returns the name of an empty variable that makes a target or a header empty, or
-// reduces a header to a scheme such as Bearer; "" = there is no such variable.
-func emptyVariable(expanded []expand.Variable, key, text string) string {
+// emptyReference returns the first empty value that makes a target or a header empty, or that
+// leaves only a scheme such as Bearer in a value; nil = there is none.
+func emptyReference(expanded []expand.Inserted, key, text string) *expand.Inserted {
 	header := strings.HasPrefix(key, "headers.")
-	if !header && key != "command" && key != "url" && key != "embedded" {
-		return ""
+	rest := strings.TrimSpace(text)
+	isTarget := header || key == "command" || key == "url" || key == "embedded"
+	switch {
+	case rest == "" && isTarget, endsWithScheme().MatchString(text):
+	case header && rest != text && !strings.Contains(rest, " "):
+	default:
+		return nil
 	}
-	if rest := strings.TrimSpace(text); rest != "" &&
-		!(header && rest != text && !strings.Contains(rest, " ")) {
-		return ""
-	}
-	for _, a := range expanded {
+	for i, a := range expanded {
 		if strings.TrimSpace(a.Value) == "" {
-			return a.Name
+			return &expanded[i]
 		}
 	}
-	return ""
+	return nil
+}
+
+// endsWithScheme matches a value that ends with an authorization scheme without credentials.
+var endsWithScheme = lazy.Regexp(`(?i)(?:^|[\s:=])(?:bearer|basic)\s+$`)
+
+// remedyOfEmpty returns what to do about an empty value, after a colon; "" = nothing is known.
+func remedyOfEmpty(a expand.Inserted) string {
+	if a.Variable == "" {
+		return ""
+	}
+	return ": set it where the gateway is started"
 }

@@ -18,15 +18,15 @@ import (
 )
 
 // Describe returns one line for each effect that a file would have: programs to start, URLs to
-// call, variables to pass on, files to read and write, and clients to accept. Values are shown as
-// written, with references and their defaults. Tokens and header values that are written in the
-// file are not shown, nor passwords and queries of URLs, nor variables in env that look like
-// secrets. Secrets in arguments of a program are shown. A backend counts as enabled if its value of
-// enabled depends on a variable. Describe returns an error only if the file cannot be parsed; Load
-// reports the other errors. The lines contain text of the file, so the caller must escape control
-// characters.
+// call, variables to pass on, files to read and write, secrets to read from the keyring, and
+// clients to accept. It reads and runs none of them. Values are shown as written, with references
+// and their defaults. Tokens and header values that are written in the file are not shown, nor
+// passwords and queries of URLs, nor variables in env that look like secrets. Secrets in arguments
+// of a program are shown. A backend counts as enabled if its value of enabled depends on a
+// variable. Describe returns an error only if the file cannot be parsed; Load reports the other
+// errors. The lines contain text of the file, so the caller must escape control characters.
 func Describe(path string, data []byte) ([]string, error) {
-	written := writtenReader{}
+	written := newWrittenReader()
 	r := &fileParser{fileReport: newFileReport(path), scalars: written, env: expand.AllSet}
 	k := koanf.New(".")
 	if err := k.Load(rawbytes.Provider(data), r); err != nil {
@@ -40,13 +40,16 @@ func Describe(path string, data []byte) ([]string, error) {
 	applyDefaults(c, out.Defaults, r.locations)
 	var d description
 	d.gateway(c)
-	d.instructions("the gateway", c.Instructions, written["instructions"])
+	d.sources("the gateway", c.EnvFile, written.sourcesIn(""))
+	d.instructions("the gateway", c.Instructions, written.variables["instructions"])
 	passed := written.passedOn()
 	for i := range c.Backends {
 		if b := &c.Backends[i]; b.Enabled {
 			at := fmt.Sprintf("backends[%d]", i)
 			d.backend(b, passed[at])
-			d.instructions("backend "+b.Name, b.Instructions, written[at+".instructions"])
+			d.sources("backend "+b.Name, b.EnvFile, written.sourcesIn(at+"."))
+			d.instructions("backend "+b.Name, b.Instructions,
+				written.variables[at+".instructions"])
 		}
 	}
 	return d, nil
@@ -110,7 +113,7 @@ func shownEnv(env map[string]string) []string {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value := env[name]
 		if (secrets.IsSecretName(name) || secrets.LooksSecret(value)) &&
-			expand.Variables(value) == nil {
+			expand.References(value) == nil {
 			value = "…"
 		}
 		all = append(all, name+"="+quoted([]string{value})[0])
@@ -156,6 +159,20 @@ func (d *description) backend(b *Backend, variables []string) {
 	d.add(name+gets, strings.Join(slices.Compact(variables), ", "))
 }
 
+// sources describes where the values of the gateway or of a backend come from, other than the file
+// and the environment.
+func (d *description) sources(who, envFile string, all []expand.ValueSource) {
+	d.add(who+" gets the variables in", envFile)
+	for _, s := range all {
+		does := map[expand.SourceKind]string{
+			expand.File:    " gets the content of",
+			expand.Keyring: " gets the secret of the keyring",
+			expand.Command: " gets the output of the command",
+		}[s.Kind]
+		d.add(who+does, s.Written)
+	}
+}
+
 // instructions describes a text that replaces the instructions of servers.
 func (d *description) instructions(who, text string, variables []string) {
 	if text == "" || text == NoInstructions {
@@ -166,23 +183,56 @@ func (d *description) instructions(who, text string, variables []string) {
 }
 
 // A writtenReader is the scalarReader of a configuration that is only described: it does not expand
-// values, and contains the variables in each value, by path.
-type writtenReader map[string][]string
+// values, and contains the references in each value.
+type writtenReader struct {
+	variables map[string][]string // by path
+	sources   *[]writtenSource    // in the order of the file
+}
+
+func newWrittenReader() writtenReader {
+	return writtenReader{variables: map[string][]string{}, sources: new([]writtenSource)}
+}
+
+// writtenSource is a reference that is not a variable.
+type writtenSource struct {
+	path string // of the value that contains it
+	expand.ValueSource
+}
 
 // read implements scalarReader.
 func (w writtenReader) read(
-	n *yaml.Node, t reflect.Type, at location, _ currentBackend, x *expand.Expander,
+	n *yaml.Node, t reflect.Type, at location, b currentBackend, x *expand.Expander,
 ) (any, bool) {
-	w[at.path] = x.Variables(n.Value)
+	w.variables[at.path] = x.Variables(n.Value)
+	if !b.inForeignEntry {
+		for _, s := range expand.Sources(n.Value) {
+			*w.sources = append(*w.sources, writtenSource{at.path, s})
+		}
+	}
 	v, err := convert(n.Value, t)
 	return v, err == nil
 }
+
+// sourcesIn returns the references in the values of a backend, whose path begins with at, or
+// outside of backends if at is "".
+func (w writtenReader) sourcesIn(at string) (all []expand.ValueSource) {
+	for _, s := range *w.sources {
+		inBackend := strings.HasPrefix(s.path, "backends[")
+		if at == "" && !inBackend || at != "" && strings.HasPrefix(s.path, at) {
+			all = append(all, s.ValueSource)
+		}
+	}
+	return all
+}
+
+// needs implements scalarReader.
+func (writtenReader) needs(string, currentBackend) bool { return false }
 
 // passedOn returns, by the path of each backend, the variables in the values that are passed to the
 // backend.
 func (w writtenReader) passedOn() map[string][]string {
 	all := make(map[string][]string)
-	for path, names := range w {
+	for path, names := range w.variables {
 		at, key, ok := strings.Cut(path, "].")
 		if !ok || !strings.HasPrefix(path, "backends[") {
 			continue

@@ -133,8 +133,10 @@ const (
 // reload also does not add or remove TLS or remove all tokens, so that an incomplete file cannot
 // remove access restrictions.
 var reloadEffects = map[string]reloadEffect{
-	"state":  needsRestart,
-	"listen": needsRestart,
+	"state": needsRestart,
+
+	"env_file": live, // its effect is that of the values in it
+	"listen":   needsRestart,
 
 	"auth.tokens":     liveUnlessRemoved,
 	"auth.public_url": needsRestart,

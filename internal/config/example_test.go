@@ -46,7 +46,7 @@ func TestExampleShowsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &fileParser{
-		fileReport: newFileReport("config.example.yaml"), scalars: writtenReader{}, env: env,
+		fileReport: newFileReport("config.example.yaml"), scalars: newWrittenReader(), env: env,
 	}
 	if _, err := r.Unmarshal(data); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func (o Options) approve(src source) error {
 
 // readNamedSource reads a file that the user named in the variable key; "" = with a flag.
 func readNamedSource(path, key string) (source, error) {
-	data, err := readNamed(path, readTime)
+	data, err := readNamed(path, readTime, maxFile)
 	return newSource(path, key, data, err)
 }
 

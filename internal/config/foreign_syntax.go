@@ -6,6 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"mcpgateway/internal/config/internal/expand"
 	"mcpgateway/internal/lazy"
 )
 
@@ -16,32 +17,39 @@ type foreignSyntax struct {
 	pattern func() *regexp.Regexp
 	keys    string // keys of a backend that are checked: their first words
 	warning string
+	// inForeignEntry replaces warning in an entry of mcpServers, which has fewer kinds of
+	// references; "" = it does not.
+	inForeignEntry string
 }
 
 const (
 	allValueKeys = "command args env headers url cwd"
+	opForm       = "op://… is used literally: write ${VARIABLE}, and start the gateway with op run"
+	ownOpForm    = "op://… is used literally: write ${command:op read op://…}"
 	commandForm  = "a command in $(…) or `…` is not run: write ${VARIABLE}, and set that variable to what the command prints"
+	ownCommand   = "a command in $(…) or `…` is not run: write ${command:PROGRAM ARGUMENTS}, which needs no shell"
 )
 
 var foreignSyntaxes = []foreignSyntax{
-	{"op://", lazy.Regexp(`(?:^|[\s=:"'])op://`), allValueKeys,
-		"op://… is used literally: write ${VARIABLE}, and start the gateway with op run"},
+	{"op://", lazy.Regexp(`(?:^|[\s=:"'])op://`), allValueKeys, ownOpForm, opForm},
 	{"$env:", lazy.Regexp(`\$env:[A-Za-z_]`), allValueKeys,
-		"$env:NAME is used literally: write ${NAME}"},
+		"$env:NAME is used literally: write ${NAME}", ""},
 	{"{env:", lazy.Regexp(`(?:^|[^$])\{env:[A-Za-z_]\w*\}`), allValueKeys,
-		"{env:NAME} is used literally: write ${NAME}"},
+		"{env:NAME} is used literally: write ${NAME}", ""},
 	{"$",
 		lazy.Regexp(
 			`^\$[A-Za-z_]\w*$|(?:^|[\s=:/@?&,;"'])\$[A-Z_][A-Z0-9_]+(?:$|[\s:/@?&,;"'.\\-])`),
 		allValueKeys,
-		"$NAME is used literally: write ${NAME} for a variable, or $$NAME"},
+		"$NAME is used literally: write ${NAME} for a variable, or $$NAME", ""},
 	{"%", lazy.Regexp(`(?:^|[\s=:/\\;"'])%[A-Za-z_][A-Za-z0-9_()]{2,}%`),
 		"command args env headers cwd",
-		"%NAME% is used literally: write ${NAME}"},
-	{"$(", lazy.Regexp(`^(?:(?i:bearer|basic) +)?\$\(.+\)$`), "env headers url", commandForm},
-	{"`", lazy.Regexp("^(?:(?i:bearer|basic) +)?`.+`$"), "env headers url", commandForm},
-	{"=~/", lazy.Regexp(`^--?[\w-]+=~/`), "args", "~/ is not expanded after =: write ${HOME}/"},
-	{"~/", lazy.Regexp(`^~/`), "env", "~/ is not expanded in env: write ${HOME}/"},
+		"%NAME% is used literally: write ${NAME}", ""},
+	{"$(", lazy.Regexp(`^(?:(?i:bearer|basic) +)?\$\(.+\)$`), "env headers url",
+		ownCommand, commandForm},
+	{"`", lazy.Regexp("^(?:(?i:bearer|basic) +)?`.+`$"), "env headers url",
+		ownCommand, commandForm},
+	{"=~/", lazy.Regexp(`^--?[\w-]+=~/`), "args", "~/ is not expanded after =: write ${HOME}/", ""},
+	{"~/", lazy.Regexp(`^~/`), "env", "~/ is not expanded in env: write ${HOME}/", ""},
 }
 
 var (
@@ -99,13 +107,20 @@ func (c *literalCheck) check(n *yaml.Node, at location, b currentBackend) {
 		return
 	}
 	text := n.Value
+	if !b.inForeignEntry {
+		text = expand.HideSources(text)
+	}
 	if strings.Contains(text, "$$") {
 		text = escapedReference().ReplaceAllString(text, "x")
 	}
 	for _, f := range foreignSyntaxes {
 		if strings.Contains(text, f.marker) && strings.Contains(" "+f.keys+" ", " "+first+" ") &&
 			f.pattern().MatchString(text) {
-			warn(f.warning)
+			if b.inForeignEntry && f.inForeignEntry != "" {
+				warn(f.inForeignEntry)
+			} else {
+				warn(f.warning)
+			}
 			return
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 func TestLiteralValues_F_CFG_1(t *testing.T) {
-	const op = "op://… is used literally: write ${VARIABLE}, and start the gateway with op run"
+	const op = "op://… is used literally: write ${command:op read op://…}"
 	const dollar, shell, torn = "$NAME is used literally", "is not run",
 		"a backslash in double quotes has become a control character"
 	for entry, want := range map[string]string{

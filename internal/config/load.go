@@ -44,10 +44,15 @@ type Options struct {
 	// RequiredKeys are the keys outside of backends that the caller reads, each with all keys below
 	// it. The value of any other key is skipped if a variable in it is not set. nil = all keys.
 	RequiredKeys []string
-	// Strict makes problems with the variables of a backend errors of the file.
+	// Strict makes problems with the variables of a backend errors of the file. Without Sources,
+	// each reference that is not a variable then has the value 1, so that the rest of a value is
+	// checked.
 	Strict bool
 	// Local is true if an earlier Load found Path in Dir, so that Approve must be called.
 	Local bool
+	// Sources reads the values of ${keyring:…} and ${command:…}. nil = Load reads no source, not
+	// even ${file:…} and env_file: each reference counts as a variable that is not set.
+	Sources *Sources
 }
 
 // Loaded is the result of Load.
@@ -61,6 +66,7 @@ type Loaded struct {
 	blank     bool
 	locations map[string]location
 	digest    [sha256.Size]byte // digest of the source
+	inputs    []inputFile       // files that the configuration refers to
 }
 
 // ErrorAt returns an error about the value of a key, such as backends[0].tls.ca. The caller sets
@@ -77,21 +83,36 @@ func (l *Loaded) ErrorAt(key string) *Error {
 // is valid.
 func (l *Loaded) Blank() bool { return l.blank }
 
+// Files returns the absolute paths of the files that Load has read, or tried to read, for ${file:…}
+// and env_file.
+func (l *Loaded) Files() []string {
+	var all []string
+	for _, f := range l.inputs {
+		all = append(all, f.path)
+	}
+	return all
+}
+
 // Unchanged reports whether Load with these options would read and approve the same text, with the
-// same warnings about users who can change the file. The options must name the file. Files that the
-// configuration refers to are not compared.
+// same warnings about users who can change the file, and whether the Files have the same content.
+// The options must name the file. Unchanged runs no command and does not use the keyring. Other
+// files that the configuration refers to, such as certificates, are not compared.
 func (l *Loaded) Unchanged(opts Options) bool {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
 	}
 	src, err := findSource(opts)
-	return err == nil && src.path == l.Source && src.digest() == l.digest
+	return err == nil && src.path == l.Source && src.digest() == l.digest &&
+		!slices.ContainsFunc(l.inputs, func(f inputFile) bool { return !f.isUnchanged() })
 }
 
 // Load finds, reads and validates the configuration. Flags have precedence over environment
 // variables (GATEWAY_LOG_LEVEL for log.level), environment variables over the file, and the file
 // over Default. Load returns all problems of the configuration as Errors. If the file cannot be
 // read, it returns an *Error. If the file is not approved, it returns the error of Options.Approve.
+//
+// After that it reads the values of all other sources at the same time; see Options.Sources. It
+// returns when each has a value or an error.
 func Load(opts Options) (*Loaded, error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -130,28 +151,33 @@ func load(src source, opts Options) (*Loaded, error) {
 	if absolute, err := filepath.Abs(path); err == nil { // once for many comparisons
 		path = absolute
 	}
-	report := newFileReport(src.path)
-	vars := &variableReader{
-		fileReport: report, requiredKeys: opts.RequiredKeys,
-		fromVariables: map[string]bool{}, literals: literalCheck{file: src.path},
-	}
-	if !opts.Strict {
-		vars.misconfigured = misconfigurations{}
-	}
-	r := &fileParser{
-		fileReport: report, scalars: vars, env: env,
-		workspace:       dialect.Workspace(path, opts.Dir, expand.HomeDir(opts.Env)),
-		callTimeoutUnit: dialect.CallTimeoutUnit(path),
+	sources := newSourceReader(path, opts)
+	var r *fileParser
+	var vars *variableReader
+	var k *koanf.Koanf
+	for again := true; again; again = sources.resolve() { // see sourceReader
+		report := newFileReport(src.path)
+		vars = &variableReader{
+			fileReport: report, requiredKeys: opts.RequiredKeys, sources: sources,
+			fromVariables: map[string]bool{}, literals: literalCheck{file: src.path},
+		}
+		if !opts.Strict {
+			vars.misconfigured = misconfigurations{}
+		}
+		r = &fileParser{
+			fileReport: report, scalars: vars, env: env, sources: sources,
+			workspace:       dialect.Workspace(path, opts.Dir, expand.HomeDir(opts.Env)),
+			callTimeoutUnit: dialect.CallTimeoutUnit(path),
+		}
+		// The layers in ascending order of precedence. Only the layer of the file can fail to load.
+		k = koanf.New(".")
+		k.Load(confmap.Provider(defaultLayer(), ""), nil)
+		if err := k.Load(rawbytes.Provider(src.data), r); err != nil {
+			return nil, err
+		}
 	}
 	over := &overrides{locations: r.locations}
 	out := settings{}
-
-	// The layers in ascending order of precedence. Only the layer of the file can fail to load.
-	k := koanf.New(".")
-	k.Load(confmap.Provider(defaultLayer(), ""), nil)
-	if err := k.Load(rawbytes.Provider(src.data), r); err != nil {
-		return nil, err
-	}
 	k.Load(over.environment(opts.Env), nil)
 	k.Load(over.flags(opts.Flags), nil)
 	if err := decode(k, &out); err != nil {
@@ -168,6 +194,7 @@ func load(src source, opts Options) (*Loaded, error) {
 		fromVariables: vars.fromVariables, misconfigured: vars.misconfigured,
 	}
 	c.resolvePaths(cfg, opts.Env)
+	c.resolveEnvFiles(cfg, sources)
 	c.check(cfg)
 	for i := range cfg.Backends {
 		if b := &cfg.Backends[i]; b.Enabled {
@@ -192,7 +219,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	nameBackends(vars.literals.warnings, cfg, r.locations)
 	return &Loaded{
 		Config: cfg, Source: src.path, Local: src.inWorkingDir, locations: r.locations,
-		digest: src.digest(),
+		digest: src.digest(), inputs: sources.inputs,
 		Warnings: slices.Concat(src.warnings, r.warnings, c.warnings(cfg), written,
 			vars.literals.warnings.lines(), misspeltVariables(opts.VariableNames, used)),
 		blank: r.blank && src.path != "",

@@ -155,7 +155,7 @@ func (e *foreignEntry) convert(pairs []pair) (converted []pair) {
 	}
 	if len(e.ignored) > 0 {
 		e.warn(e.at, "the gateway ignores its "+
-			dialect.IgnoredKeys(e.ignored, e.values["command"] != nil))
+			dialect.IgnoredKeys(e.ignored))
 	}
 	return converted
 }
@@ -177,6 +177,9 @@ func (e *foreignEntry) convertKey(p pair) (_ pair, ok bool) {
 		p.value = dialect.EscapeEntryVariables(value, e.values["env"])
 		return p, true
 	case slices.Contains([]string{"command", "env", "cwd"}, p.key):
+		return p, true
+	case p.key == "envFile":
+		p.key = "env_file"
 		return p, true
 	case slices.Contains(dialect.URLKeys, p.key) && e.urlKey != "":
 		e.fail(here, "the URL is already set as "+e.urlKey,
@@ -232,8 +235,8 @@ func (e *foreignEntry) whyUnusable() string {
 			return dialect.UnsupportedTransport(n.Value)
 		}
 	}
-	for _, key := range []string{"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl",
-		"headers"} {
+	for _, key := range []string{"command", "args", "env", "envFile", "cwd", "url", "serverUrl",
+		"httpUrl", "headers"} {
 		x := expand.Expander{Env: expand.AllSet, Foreign: true}
 		for text := range scalarTexts(e.values[key]) {
 			x.Expand(text)

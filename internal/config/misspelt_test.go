@@ -41,7 +41,8 @@ func TestVariablesOfUnsettableKeys(t *testing.T) {
 		"GATEWAY_BACKENDS_0_URL":      "backends cannot be set by a variable" + inFile,
 		"GATEWAY_BACKENDS_GH_ENV_KEY": "backends cannot be set by a variable" + inFile,
 		"GATEWAY_MCPSERVERS":          "backends cannot be set by a variable" + inFile,
-		"GATEWAY_AUTH":                "auth has several keys and cannot be set by a variable as a whole" + inFile,
+		"GATEWAY_AUTH": "auth has several keys and cannot be set by a variable as a whole" + inFile +
+			", or set each key, as in GATEWAY_AUTH_PUBLIC_URL",
 		"GATEWAY_LOG": "log has several keys and cannot be set by a variable as a whole" + inFile +
 			", or set each key, as in GATEWAY_LOG_LEVEL",
 		"GATEWAY_ENV_KEY":    "env is a key of each backend and cannot be set by a variable; write it into the entry of the backend in the configuration file",

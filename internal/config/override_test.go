@@ -47,6 +47,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	values := map[string]string{
 		"GATEWAY_STATE":                  "none",
 		"GATEWAY_INSTRUCTIONS":           "x",
+		"GATEWAY_ENV_FILE":               "/vars.env",
 		"GATEWAY_LISTEN":                 "[::1]:0",
 		"GATEWAY_TLS_CERT":               "c.pem",
 		"GATEWAY_TLS_KEY":                "k.pem",

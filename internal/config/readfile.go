@@ -22,7 +22,10 @@ var errTooLong = errors.New("it is longer than 64 MiB")
 // ReadFile reads a configuration file, up to the length that Load accepts. The file must be a
 // regular file or a link to one, because opening a pipe would block until another process opens it
 // for writing.
-func ReadFile(path string) ([]byte, error) {
+func ReadFile(path string) ([]byte, error) { return readRegular(path, maxFile) }
+
+// readRegular reads a regular file of at most limit bytes.
+func readRegular(path string, limit int) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -41,26 +44,26 @@ func ReadFile(path string) ([]byte, error) {
 	if err := mustBeRegular(info); err != nil {
 		return nil, err
 	}
-	if info.Size() > maxFile {
-		return nil, errTooLong
+	if info.Size() > int64(limit) {
+		return nil, tooLong(limit)
 	}
-	return readBounded(f)
+	return readBounded(f, limit)
 }
 
 // ReadNamed reads a file that the user named, up to the length that Load accepts. A pipe or a
 // device must end within 10 s, so that a pipe without a writer causes an error.
-func ReadNamed(path string) ([]byte, error) { return readNamed(path, readTime) }
+func ReadNamed(path string) ([]byte, error) { return readNamed(path, readTime, maxFile) }
 
 // readNamed reads a file that the user named: a regular file, or a pipe or device that must end
-// within the limit.
-func readNamed(path string, limit time.Duration) ([]byte, error) {
+// within the time limit. It has at most size bytes.
+func readNamed(path string, limit time.Duration, size int) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	switch mode := info.Mode(); {
 	case mode.IsRegular(), mode.IsDir(), mode&fs.ModeSocket != 0:
-		return ReadFile(path)
+		return readRegular(path, size)
 	}
 	type content struct {
 		data []byte
@@ -74,7 +77,7 @@ func readNamed(path string, limit time.Duration) ([]byte, error) {
 			return
 		}
 		defer f.Close()
-		data, err := readBounded(f)
+		data, err := readBounded(f, size)
 		done <- content{data, err}
 	}()
 	late := time.NewTimer(limit)
@@ -89,12 +92,20 @@ func readNamed(path string, limit time.Duration) ([]byte, error) {
 	}
 }
 
-func readBounded(f *os.File) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = errTooLong
+func readBounded(f *os.File, limit int) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err == nil && len(data) > limit {
+		err = tooLong(limit)
 	}
 	return data, err
+}
+
+// tooLong returns the error for a file that is longer than limit, in bytes.
+func tooLong(limit int) error {
+	if limit == maxFile {
+		return errTooLong
+	}
+	return fmt.Errorf("it is longer than %d KiB", limit>>10)
 }
 
 // mustBeRegular returns an error unless the file is regular.
@@ -105,8 +116,15 @@ func mustBeRegular(info fs.FileInfo) error {
 	case mode.IsDir():
 		return errors.New("is a directory")
 	default:
-		return fmt.Errorf("is %s, and must be a regular file or a link to one", kindOf(mode))
+		return notRegularError{kindOf(mode)}
 	}
+}
+
+// notRegularError is the error for a file that is neither regular nor a directory.
+type notRegularError struct{ kind string }
+
+func (e notRegularError) Error() string {
+	return "is " + e.kind + ", and must be a regular file or a link to one"
 }
 
 // kindOf describes a file that is neither regular nor a directory.

@@ -79,7 +79,7 @@ func TestNamedPipes(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := readNamed(path, 20*time.Millisecond)
+	_, err := readNamed(path, 20*time.Millisecond, maxFile)
 	want := "is a pipe, and did not end within 20ms: close its writing end, or name a file"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -104,7 +104,7 @@ func TestNamedPipes(t *testing.T) {
 		t.Error(err)
 	}
 	for _, path := range []string{"/dev/zero", filepath.Dir(path)} {
-		if _, err := readNamed(path, time.Minute); err == nil {
+		if _, err := readNamed(path, time.Minute, 1<<20); err == nil {
 			t.Errorf("%s was read to its end", path)
 		}
 	}

@@ -159,6 +159,21 @@ func isSecretKey(path string) bool {
 			(strings.HasSuffix(path, "]") || strings.HasSuffix(path, ".token"))
 }
 
+// sourceSecrets returns the secrets in a value that a reference other than a variable inserted at
+// path: the value, each of its lines, and the credentials in a header.
+func sourceSecrets(path, value string) []string {
+	all := []string{value}
+	for line := range strings.Lines(value) {
+		if line = strings.TrimSpace(line); len(line) >= 8 {
+			all = append(all, line)
+		}
+	}
+	if _, header, ok := strings.Cut(path, ".headers."); ok {
+		all = appendHeader(all, header, value)
+	}
+	return appendParts(all, value, secrets.Find("", value))
+}
+
 // inheritedSecrets returns the secrets in the variables that backends inherit.
 func inheritedSecrets(c *Config, env func(string) (string, bool)) []string {
 	var all []string

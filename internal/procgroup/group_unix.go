@@ -3,6 +3,7 @@
 package procgroup
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -71,16 +72,43 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 		marker = above + "," + marker
 	}
 	cmd.Env = append(cmd.Environ(), markerVariable+"="+marker)
+	if err := g.start(cmd); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Run starts cmd in a process group of its own and waits for its end, at most until ctx is done. It
+// then kills the rest of the group. A descendant that has left the group, such as an agent that
+// keeps passwords, is not affected, in contrast to [Start]. The error is that of the start; the
+// exit status is in cmd.ProcessState. cmd.SysProcAttr is replaced.
+func Run(ctx context.Context, cmd *exec.Cmd) error {
+	g, err := startWatchdog(rand.Text())
+	if err != nil {
+		return fmt.Errorf("watchdog: %w", err)
+	}
+	if err := g.start(cmd); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, g.Kill)
+	defer stop()
+	registry.wait(cmd)
+	g.release()
+	return nil
+}
+
+// start starts cmd in the group. If it fails, the group is released.
+func (g *Group) start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.pgid}
 	dieWithParent(cmd.SysProcAttr)
-	if err = registry.start(cmd); err != nil {
+	if err := registry.start(cmd); err != nil {
 		g.release()
-		return nil, err
+		return err
 	}
 	if g.watchdog == nil {
 		g.pgid = cmd.Process.Pid
 	}
-	return g, nil
+	return nil
 }
 
 // startWatchdog starts a watchdog, unless /bin/sh is missing or this process is not permitted to

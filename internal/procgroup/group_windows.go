@@ -1,6 +1,7 @@
 package procgroup
 
 import (
+	"context"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -47,6 +48,19 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// Run starts cmd in a Group and waits for its end, at most until ctx is done. It then kills the
+// rest of the job. The error is that of the start; the exit status is in cmd.ProcessState.
+func Run(ctx context.Context, cmd *exec.Cmd) error {
+	g, err := Start(cmd)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, g.Kill)
+	defer stop()
+	g.Wait(cmd)
+	return nil
 }
 
 // runWithCmdExe changes cmd so that cmd.exe runs its batch file.

@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,15 +29,47 @@ func TestCertificateFromPipeIsReadOnce(t *testing.T) {
 		Target: tokensOnly{}, Server: noServer{}, Certificate: new(Certificates),
 	}}
 	r.Certificate.Store(new(certificate))
-	r.Load = func(string, bool) (*config.Loaded, error) {
+	r.Load = func(context.Context, string, bool) (*config.Loaded, error) {
 		return &config.Loaded{Config: &config.Config{TLS: next}}, nil
 	}
-	if _, _, pair, err := r.read(); err != nil || !r.Certificate.isCurrent(pair) {
+	if _, _, pair, err := r.read(t.Context(), true); err != nil || !r.Certificate.isCurrent(pair) {
 		t.Errorf("%v", err)
 	}
 	next.Cert = pipe("other")
-	if _, _, _, err := r.read(); err == nil {
+	if _, _, _, err := r.read(t.Context(), true); err == nil {
 		t.Error("another pipe is taken for a certificate")
+	}
+}
+
+// The certificate is read again although the configuration is unchanged. The configuration is
+// loaded again, which may run commands, only if it has changed, if it was refused, or on request.
+func TestUnchangedConfigurationIsNotLoaded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "g.yaml")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded := &config.Loaded{Config: new(config.Config), Source: path}
+	loads, unchanged := 0, true
+	r := &Reloader{current: loaded.Config, lastRead: loaded, source: path, Options: Options{
+		Target: tokensOnly{}, Server: noServer{}, Certificate: new(Certificates),
+		Unchanged: func(*config.Loaded) bool { return unchanged },
+		Load: func(context.Context, string, bool) (*config.Loaded, error) {
+			loads++
+			return loaded, nil
+		},
+	}}
+	for _, c := range []struct {
+		again, refused, unchanged bool
+		loads                     int
+	}{
+		{false, false, true, 0}, {true, false, true, 1}, {false, true, true, 1},
+		{false, false, false, 1},
+	} {
+		loads, unchanged, r.refused = 0, c.unchanged, c.refused
+		if next, _, _, err := r.read(t.Context(), c.again); next != loaded || err != nil ||
+			loads != c.loads {
+			t.Errorf("%+v: %d loads, %v", c, loads, err)
+		}
 	}
 }
 

@@ -52,12 +52,14 @@ type HTTPServer interface {
 
 // Options are the dependencies of a Reloader. Flags, SearchPaths, TrustDir and Server are optional.
 type Options struct {
-	Initial     *config.Loaded // the configuration that the gateway was started with
-	Load        func(path string, local bool) (*config.Loaded, error)
-	Unchanged   func(*config.Loaded) bool // reports whether Load would read the same text again
-	Flags       []string                  // keys set by the command line
-	SearchPaths []string                  // files to look for while there is no configuration file
-	TrustDir    string                    // directory of the approvals, "" = none
+	Initial *config.Loaded // the configuration that the gateway was started with
+	Load    func(ctx context.Context, path string, local bool) (*config.Loaded, error)
+	// Unchanged reports whether Load would read the same text again, from the file and from the
+	// files that the file refers to.
+	Unchanged   func(*config.Loaded) bool
+	Flags       []string // keys set by the command line
+	SearchPaths []string // files to look for while there is no configuration file
+	TrustDir    string   // directory of the approvals, "" = none
 	Target      Target
 	Server      HTTPServer // nil = no HTTP
 	Certificate *Certificates
@@ -170,6 +172,7 @@ func (r *Reloader) watchFiles() {
 	if r.current.TLS.Cert != "" && r.Server != nil {
 		files = append(files, r.current.TLS.Cert, r.current.TLS.Key)
 	}
+	files = append(files, r.lastRead.Files()...)
 	// A new approval causes a reload.
 	if r.source == "" && r.TrustDir != "" || r.local && isDir(r.TrustDir) {
 		files = append(files, r.TrustDir)
@@ -212,7 +215,10 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 		r.logUnchanged(r.source, false)
 		return
 	}
-	next, changes, pair, err := r.read()
+	next, changes, pair, err := r.read(ctx, requested)
+	if ctx.Err() != nil { // the error may be that of a command that was killed
+		return
+	}
 	if err != nil {
 		// Without a file the watcher reports every change at the search paths. The same error is
 		// therefore logged again only if the reload was requested.
@@ -230,7 +236,6 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 		r.apply(ctx, next, changes, pair)
 		r.logReload(next, changes, time.Since(began))
 		r.recordRunning()
-		r.watchFiles()
 	} else if len(changes.NeedRestart)+len(changes.Held) == 0 {
 		r.logUnchanged(next.Source, requested)
 		if next.Source == "" { // the search may have skipped a file and returned a warning
@@ -238,6 +243,7 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 		}
 	}
 	r.refused = false
+	r.watchFiles()
 	isNew := !slices.Equal(changes.NeedRestart, r.needRestart)
 	if len(changes.NeedRestart) > 0 && (requested || isNew) {
 		r.log.Warn("changes not applied until a restart",
@@ -281,10 +287,18 @@ func (r *Reloader) logHeld(next *config.Config, c config.Changes, requested bool
 		if requested || !slices.Contains(r.held, problem) {
 			r.log.Warn("new entry of the backend misconfigured: keeping the old entry, "+
 				"with the new filters", "backend", b.Name, "err", b.Misconfigured,
-				"text", unsetVariableHint)
+				"text", heldHint(b.Misconfigured))
 		}
 	}
 	r.held = held
+}
+
+// heldHint returns the hint for a backend with this problem that keeps its old entry.
+func heldHint(problem string) string {
+	if strings.Contains(problem, "variable ") {
+		return unsetVariableHint
+	}
+	return "send SIGHUP when the problem is solved"
 }
 
 // appliesChanges reports whether any of the changes can be applied without a restart.
@@ -349,10 +363,13 @@ func changedNames(c config.Changes) []string {
 	return append(all, c.Applied...)
 }
 
-// read reads the configuration file. Without a current file, it searches for one. It returns the
-// configuration, its differences from the configuration in force, and the certificate of the HTTP
-// server.
-func (r *Reloader) read() (*config.Loaded, config.Changes, *certificate, error) {
+// read reads the configuration file. Without a current file, it searches for one. Unless again is
+// true, it uses the last valid configuration if the file contains the same text, so that commands
+// in the file are not run without need. It returns the configuration, its differences from the
+// configuration in force, and the certificate of the HTTP server.
+func (r *Reloader) read(
+	ctx context.Context, again bool,
+) (*config.Loaded, config.Changes, *certificate, error) {
 	var unchanged config.Changes
 	if r.source != "" && isPiped(r.source) {
 		return nil, unchanged, nil, &config.Error{
@@ -360,9 +377,12 @@ func (r *Reloader) read() (*config.Loaded, config.Changes, *certificate, error) 
 			Hint: "use a regular file",
 		}
 	}
-	next, err := r.Load(r.source, r.local)
-	if err != nil {
-		return nil, unchanged, nil, err
+	next := r.lastRead
+	if again || r.refused || r.source == "" || !r.Unchanged(next) {
+		var err error
+		if next, err = r.Load(ctx, r.source, r.local); err != nil {
+			return nil, unchanged, nil, err
+		}
 	}
 	if err := CheckNotEmptied(next, len(r.current.Backends)); err != nil {
 		return nil, unchanged, nil, err
@@ -506,12 +526,12 @@ func (r *Reloader) applyBackends(ctx context.Context) error {
 				"backend", NameList(names))
 		case <-r.sighup:
 			r.queued = requested
-			if waiting || r.isNewer() { // otherwise the signal may refer to this change
+			if waiting || r.isNewer(ctx) { // otherwise the signal may refer to this change
 				endWait()
 			}
 		case <-r.watcher.changed:
 			r.queued = max(r.queued, fileChanged)
-			if r.isNewer() {
+			if r.isNewer(ctx) {
 				endWait()
 			}
 		}
@@ -519,8 +539,8 @@ func (r *Reloader) applyBackends(ctx context.Context) error {
 }
 
 // isNewer reports whether the file differs from the configuration being applied, or is invalid.
-func (r *Reloader) isNewer() bool {
-	_, changes, pair, err := r.read()
+func (r *Reloader) isNewer(ctx context.Context) bool {
+	_, changes, pair, err := r.read(ctx, false)
 	return err != nil || r.appliesChanges(changes, pair)
 }
 

@@ -36,7 +36,8 @@ func (s *importedServer) differences(o *importedServer) string {
 		name string
 		same bool
 	}{
-		{"env", sameTable(s.env, o.env) && s.envFile == o.envFile},
+		{"env", sameTable(s.env, o.env)},
+		{"env_file", s.envFile == o.envFile},
 		{"inherit_env", slices.Equal(s.inherit, o.inherit)},
 		{"transport", s.transport == o.transport},
 		{"headers", sameTable(s.headers, o.headers)},

@@ -58,14 +58,6 @@ func (e serverReader) dropInapplicable(s *importedServer) {
 	}
 }
 
-// rawText returns the text of a key and does not mark the key as read.
-func (e serverReader) rawText(key string) string {
-	if n := node.Child(e.node, key); n != nil {
-		return n.Value
-	}
-	return ""
-}
-
 // tools reads the tool filters.
 func (e serverReader) tools() dialect.ToolFilter {
 	t, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node {

@@ -1,8 +1,9 @@
 // Package clientimport converts the servers that other MCP clients have configured into a
 // configuration file of the gateway.
 //
-// It starts no process, and opens no connection except through Options.IsGateway. References to
-// variables replace secrets, so that neither the YAML nor a note contains a secret.
+// It starts no process, and opens no connection except through Options.IsGateway. References
+// replace secrets, so that neither the YAML nor a note contains a secret. The caller can store the
+// secrets, see Options.Secrets.
 //
 //	Read ─ files       finds the files of known clients
 //	     ├ recognize   finds the client that a file belongs to
@@ -37,13 +38,32 @@ type Options struct {
 	Env  func(name string) (string, bool) // nil = os.LookupEnv
 	// IsGateway reports whether a gateway responds at a URL of this machine; nil = not checked.
 	IsGateway func(url string) bool
+	// Secrets is where the configuration reads the secrets, which the caller stores; nil = the user
+	// sets variables to them.
+	Secrets *SecretSource
 }
+
+// A SecretSource describes where the configuration reads the secrets of the imported servers.
+type SecretSource struct {
+	Title string // for notes: "the keyring"
+	// Keyring is true if the YAML refers to a secret as ${keyring:NAME}, false for ${NAME}.
+	Keyring bool
+	EnvFile string // value of env_file in the YAML; "" = none
+	// Value returns the value that a name already has; ok is false if the name is free. A name with
+	// another value is not used.
+	Value func(name string) (value string, ok bool)
+}
+
+// A StoredSecret is a secret to store. The name is valid as the name of a variable.
+type StoredSecret struct{ Name, Value string }
 
 // Result contains the servers of other clients as backends.
 type Result struct {
 	Notes []string // texts for stderr, one line each, without secrets
 
 	servers             []importedServer
+	source              *SecretSource
+	secrets             []StoredSecret
 	readFiles           []string // paths for display; empty = no file of a client was found
 	filesWithoutServers []string // usual files without servers, for display
 }
@@ -60,6 +80,10 @@ func (r *Result) Count() (all, off int) {
 	}
 	return len(r.servers), off
 }
+
+// Secrets returns the secrets that the YAML refers to and that the caller must store; nil without
+// Options.Secrets.
+func (r *Result) Secrets() []StoredSecret { return r.secrets }
 
 // Hint suggests what to do if there are no servers.
 func (r *Result) Hint() string {
@@ -140,7 +164,8 @@ type importer struct {
 
 func newImporter(opts Options) *importer {
 	im := &importer{opts: opts.withDefaults(), names: map[string]bool{}}
-	im.secrets = secretReplacer{note: im.note, variables: map[string]string{}}
+	im.secrets = secretReplacer{note: im.note, variables: map[string]string{}, source: opts.Secrets}
+	im.result.source = opts.Secrets
 	return im
 }
 
@@ -249,7 +274,7 @@ func (s *importedServer) tryLoad() error {
 		}
 		return "1", true
 	}
-	_, err := config.LoadData("imported", renderYAML([]importedServer{*s}),
+	_, err := config.LoadData("imported", renderYAML([]importedServer{*s}, nil),
 		config.Options{Env: set, Strict: true})
 	var errs config.Errors
 	if !errors.As(err, &errs) {

@@ -84,6 +84,7 @@ func (all sourceFiles) removalPlaces() []string {
 // finish replaces secrets and adds the notes about all servers.
 func (im *importer) finish() {
 	im.secrets.replaceIn(im.result.servers)
+	im.result.secrets = im.secrets.stored
 	im.noteSimilarNames()
 	im.noteDisabled()
 	if names := im.unsetVariables(); len(names) > 0 {
@@ -140,6 +141,10 @@ func (im *importer) unsetVariables() []string {
 		}
 		for _, text := range im.result.servers[i].texts() {
 			for _, name := range expand.Required(text) {
+				isStored := func(s StoredSecret) bool { return s.Name == name }
+				if slices.ContainsFunc(im.result.secrets, isStored) {
+					continue
+				}
 				_, set := im.opts.Env(name)
 				ofUser := set && im.secrets.variables[name] == unknownValue
 				if !ofUser && !slices.Contains(names, name) {

@@ -113,6 +113,16 @@ func shellWord(text string) string {
 	return text
 }
 
+// absolute returns the path of a file that an entry names, which is relative to the workspace. It
+// returns the path unchanged if it is absolute, or begins with ~ or a variable.
+func (f *foreignFile) absolute(path string) string {
+	if path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "~") ||
+		strings.HasPrefix(path, "${") || windowsPath().MatchString(path) {
+		return path
+	}
+	return filepath.Join(strings.ReplaceAll(f.workspace, "$", "$$"), path)
+}
+
 // readInputs reads the input variables of VS Code.
 func (f *foreignFile) readInputs(root *yaml.Node) {
 	f.inputs = map[string]input{}
@@ -199,7 +209,10 @@ func (f *foreignFile) readEntries(n *yaml.Node, shown string) []importedServer {
 		e.dropInapplicable(&s)
 		f.localize(&s)
 		s.target = strings.Join(append([]string{s.url, s.command}, s.args...), "\x00")
-		s.envFile, s.droppedKeys = e.rawText("envFile"), e.unreadKeys()
+		if s.command != "" {
+			s.envFile = f.absolute(e.text("envFile"))
+		}
+		s.droppedKeys = e.unreadKeys()
 		s.headers = slices.DeleteFunc(s.headers, func(h namedValue) bool {
 			if config.IsReservedHeader(h.name) {
 				s.droppedKeys = append(s.droppedKeys, "headers."+node.ShowKey(h.name))

@@ -1,6 +1,7 @@
 package clientimport
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ var reference = lazy.Regexp(`` +
 	`|\$\{(?P<braced>[A-Za-z_]\w*(?::-[^}]*)?)\}` +
 	`|\$(?P<bare>[A-Za-z_]\w*)` +
 	`|\{env:(?P<plain>[A-Za-z_]\w*)\}` +
+	`|\{file:(?P<file>[^{}]+)\}` +
 	`|\$\{\{ *(?:secrets|inputs|env)\.(?P<double>[A-Za-z_][\w./-]*) *\}\}` +
 	`|\$\{\{?(?P<other>[A-Za-z_][\w:. -]*)\}\}?` +
 	`|\$\((?P<shell>[^()]+)\)` +
@@ -66,12 +68,33 @@ func (f *foreignFile) convertReference(whole string, group func(string) string) 
 		return "${" + bare + "}"
 	case group("plain") != "" && knows.Plain:
 		return "${" + group("plain") + "}"
+	case group("file") != "" && knows.Plain:
+		return "${file:" + f.besideFile(strings.ReplaceAll(group("file"), "$", "$$")) + "}"
+	case simpleCommand().MatchString(group("shell")) && f.client.ID == "crush":
+		f.note("%s: %q: $(…) runs a command of the shell in Crush, and is ${command:…} here, "+
+			"which runs a program without a shell", f.display, f.currentServer)
+		return "${command:" + group("shell") + "}"
 	case group("double") != "" && knows.Double:
 		return "${" + expand.VariableName(group("double")) + "}"
 	default:
 		f.noteLiteral(whole, group)
 	}
 	return strings.ReplaceAll(whole, "$", "$$")
+}
+
+// simpleCommand matches a command that means the same with and without a shell.
+var simpleCommand = lazy.Regexp(`^[\w@%+=:,./-]+(?: +[\w@%+:,./-][\w@%+=:,./-]*)*$`)
+
+// besideFile returns a path that is relative to the folder of the file as an absolute path.
+func (f *foreignFile) besideFile(path string) string {
+	if filepath.IsAbs(path) || strings.HasPrefix(path, "~") || windowsPath().MatchString(path) {
+		return path
+	}
+	folder, err := filepath.Abs(filepath.Dir(f.path))
+	if err != nil {
+		return path
+	}
+	return filepath.Join(strings.ReplaceAll(folder, "$", "$$"), path)
 }
 
 // predefined returns the value of ${workspaceFolder} and similar variables.

@@ -16,6 +16,8 @@ type secretReplacer struct {
 	note func(format string, args ...any)
 	// variables contains the values of the variables in the YAML; unknownValue = set by the user.
 	variables map[string]string
+	source    *SecretSource  // nil = the user sets the variables
+	stored    []StoredSecret // to store
 }
 
 // replaceIn replaces the secrets in all servers. Before this it collects the variables that the
@@ -109,10 +111,19 @@ var storeReference = lazy.Regexp(
 	`^(?:op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|` +
 		`aws-?sm|gcp-?sm|akv|kv)://[^\s?@]+$`)
 
-// replaceStoreReference replaces a reference to a secret store by a variable.
+// opReference matches a reference of 1Password that is one word of a command.
+var opReference = lazy.Regexp(`^op://[\w./-]+$`)
+
+// replaceStoreReference replaces a reference to a secret store by a command that reads it or, if no
+// such command is known, by a variable.
 func (r *secretReplacer) replaceStoreReference(s *importedServer, name, what, text string) string {
 	reference := secrets.AfterScheme(text)
 	scheme, _, _ := strings.Cut(reference, "://")
+	if opReference().MatchString(reference) {
+		r.note("%s: %s: %s was op://… and is ${command:op read op://…} here", s.file, s.name,
+			strings.TrimSpace(what+" "+name))
+		return strings.TrimSuffix(text, reference) + "${command:op read " + reference + "}"
+	}
 	want := variableFor(s, name)
 	if what == "env" && expand.NameLength(name) == len(name) {
 		want = name
@@ -249,10 +260,36 @@ func (r *secretReplacer) replaceSecret(s *importedServer, what, name, text strin
 	if before := strings.TrimSpace(text[:p.From]); secrets.AfterScheme(before+" x") == "x" {
 		where += " after " + before
 	}
-	free := r.freeVariable(s, want, strings.ReplaceAll(text[p.From:p.To], "$$", "$"))
-	r.note("%s: %s: %s is ${%s} here; set this variable to the value in that file", s.file, s.name, where,
-		free)
-	return "${" + free + "}"
+	literal := strings.ReplaceAll(text[p.From:p.To], "$$", "$")
+	free := r.freeVariable(s, want, literal)
+	if r.source == nil {
+		r.note("%s: %s: %s is ${%s} here; set this variable to the value in that file", s.file,
+			s.name, where, free)
+		return "${" + free + "}"
+	}
+	if secret := (StoredSecret{free, literal}); !slices.Contains(r.stored, secret) {
+		r.stored = append(r.stored, secret)
+	}
+	reference := "${" + free + "}"
+	if r.source.Keyring {
+		reference = "${keyring:" + free + "}"
+	}
+	r.note("%s: %s: %s is %s here; the value is stored in %s", s.file, s.name, where, reference,
+		r.source.Title)
+	return reference
+}
+
+// isFree reports whether a name can be used for a secret: it is not used, or has this value
+// already.
+func (r *secretReplacer) isFree(name, literal string) bool {
+	if value, taken := r.variables[name]; taken {
+		return value == literal
+	}
+	if r.source == nil {
+		return true
+	}
+	value, taken := r.source.Value(name)
+	return !taken || value == literal
 }
 
 // freeVariable returns a variable name similar to the name want. The variable is unused or already
@@ -263,7 +300,7 @@ func (r *secretReplacer) freeVariable(s *importedServer, want, literal string) s
 		prefixedName = prefix + want
 	}
 	for name, n := want, 2; ; n++ {
-		if value, taken := r.variables[name]; !taken || value == literal {
+		if r.isFree(name, literal) {
 			r.variables[name] = literal
 			return name
 		}

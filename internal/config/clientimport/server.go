@@ -21,7 +21,6 @@ type importedServer struct {
 
 	unsupported string   // reason for not importing the server
 	target      string   // command line or URL
-	envFile     string   // file with further variables, not imported
 	droppedKeys []string // keys that are not imported
 }
 
@@ -33,6 +32,7 @@ type serverSettings struct {
 	args                      []string
 	env, headers              []namedValue
 	inherit                   []string
+	envFile                   string // file with further variables
 	cwd, url                  string
 	transport                 config.Transport // TransportSSE; "" = TransportAuto
 	startTimeout, callTimeout time.Duration
@@ -67,7 +67,7 @@ func (s *serverSettings) program() dialect.Program {
 
 // texts returns the strings of s that may contain references.
 func (s *serverSettings) texts() []string {
-	all := slices.Concat([]string{s.command, s.cwd, s.url}, s.args)
+	all := slices.Concat([]string{s.command, s.cwd, s.url, s.envFile}, s.args)
 	for _, n := range slices.Concat(s.env, s.headers) {
 		all = append(all, n.value)
 	}
@@ -87,7 +87,7 @@ func (s *importedServer) disabledReason() string {
 
 // droppedKeysText describes the keys of s that are not imported and their replacement.
 func (s *importedServer) droppedKeysText() string {
-	text := "without its " + dialect.IgnoredKeys(s.droppedKeys, s.command != "")
+	text := "without its " + dialect.IgnoredKeys(s.droppedKeys)
 	if slices.Contains(s.droppedKeys, "timeout") {
 		text += "; set call_timeout instead of timeout"
 	}

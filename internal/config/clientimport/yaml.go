@@ -15,13 +15,28 @@ func (r *Result) YAML() []byte {
 	if r.Empty() {
 		return nil
 	}
-	return renderYAML(r.servers)
+	return renderYAML(r.servers, r.source)
 }
 
-func renderYAML(servers []importedServer) []byte {
+func renderYAML(servers []importedServer, source *SecretSource) []byte {
 	var out bytes.Buffer
-	out.WriteString(
-		"# Written by gateway import. Variables in ${} are taken from the environment.\n")
+	switch {
+	case source == nil:
+		out.WriteString(
+			"# Written by gateway import. Variables in ${} are taken from the environment.\n")
+	case source.Keyring:
+		out.WriteString("# Written by gateway import. ${keyring:NAME} is a secret in the keyring: " +
+			"gateway secret set NAME.\n")
+	default:
+		out.WriteString("# Written by gateway import. Variables in ${} are taken from the " +
+			"environment, then from env_file.\n")
+	}
+	if source != nil && source.EnvFile != "" {
+		var m node.Mapping
+		m.Add("env_file", node.EscapedString(source.EnvFile))
+		out.Write(encodeMapping(m))
+		out.WriteByte('\n')
+	}
 	out.WriteString("backends:\n")
 	for i, s := range servers {
 		if i > 0 {
@@ -47,6 +62,7 @@ func (s *serverSettings) yamlItem(disabled bool) []byte {
 	m.AddString("command", s.command)
 	m.AddStrings("args", s.args)
 	addTable(&m, "env", s.env)
+	m.AddString("env_file", s.envFile)
 	m.AddStrings("inherit_env", s.inherit)
 	m.AddString("cwd", s.cwd)
 	m.AddString("url", s.url)
@@ -63,14 +79,19 @@ func (s *serverSettings) yamlItem(disabled bool) []byte {
 	list := &yaml.Node{Kind: yaml.SequenceNode,
 		Content: []*yaml.Node{{Kind: yaml.MappingNode, Content: m}}}
 	// Only inside a mapping does the encoder indent a list as in a configuration file.
-	whole := &yaml.Node{Kind: yaml.MappingNode,
-		Content: []*yaml.Node{node.String("backends"), list}}
+	whole := encodeMapping([]*yaml.Node{node.String("backends"), list})
+	return bytes.TrimPrefix(whole, []byte("backends:\n"))
+}
+
+// encodeMapping renders a mapping with these keys and values.
+func encodeMapping(content []*yaml.Node) []byte {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	enc.Encode(whole) // fails only if the writer fails
+	// fails only if the writer fails
+	enc.Encode(&yaml.Node{Kind: yaml.MappingNode, Content: content})
 	enc.Close()
-	return bytes.TrimPrefix(out.Bytes(), []byte("backends:\n"))
+	return out.Bytes()
 }
 
 func addTable(m *node.Mapping, key string, values []namedValue) {

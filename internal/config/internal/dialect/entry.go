@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,7 +63,7 @@ func Inapplicable(command, url bool) []string {
 	case command && !url:
 		return []string{"headers", "http_headers", "env_http_headers", "bearer_token_env_var"}
 	case url && !command:
-		return []string{"args", "env", "environment", "env_vars", "cwd"}
+		return []string{"args", "env", "environment", "env_vars", "envFile", "cwd"}
 	}
 	return nil
 }
@@ -74,18 +73,13 @@ func IsEmpty(n *yaml.Node) bool {
 	return node.IsAbsent(n) || n.Kind != yaml.ScalarNode && len(n.Content) == 0
 }
 
-// IgnoredKeys describes the ignored keys of an entry. If the entry starts a program and one of the
-// keys is a file with variables, the text contains a remedy.
-func IgnoredKeys(keys []string, program bool) string {
+// IgnoredKeys describes the ignored keys of an entry.
+func IgnoredKeys(keys []string) string {
 	text := "keys "
 	if len(keys) == 1 {
 		text = "key "
 	}
-	text += strings.Join(keys, ", ")
-	if program && slices.Contains(keys, "envFile") {
-		text += "; copy the variables in envFile into env"
-	}
-	return text
+	return text + strings.Join(keys, ", ")
 }
 
 // VariablesSet returns the variables that a mapping sets, except for variables whose value contains

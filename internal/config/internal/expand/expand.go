@@ -1,6 +1,8 @@
-// Package expand replaces references to variables in the strings of a configuration file.
-// References have the form ${VAR} or ${VAR:-default}; $$ is a literal dollar. The package also
-// finds references without replacing them, and expands a leading ~ in paths.
+// Package expand replaces references in the strings of a configuration file. References to
+// variables have the form ${VAR} or ${VAR:-default}. References to other sources are ${file:PATH},
+// ${keyring:NAME} and ${command:WORDS}, see [ValueSource]. $$ is a literal dollar. The package also
+// finds references without replacing them, and expands a leading ~ in paths. It reads only the
+// environment that it is given.
 package expand
 
 import (
@@ -10,23 +12,31 @@ import (
 	"mcpgateway/internal/config/internal/node"
 )
 
-// Expander replaces ${VAR}, ${VAR:-default} and $$ in one string. A $ before any other character is
-// kept. Malformed text that begins like a reference is an error. Values of variables are not
-// expanded again.
+// Expander replaces references and $$ in one string. A $ before any other character is kept.
+// Malformed text that begins like a reference is an error. Values are not expanded again.
 type Expander struct {
 	Env func(string) (string, bool)
+	// Source returns the value of a reference that is not a variable. The error, which may be nil,
+	// is recorded in Errors. A nil Source means that these references have no value.
+	Source func(ValueSource) (string, *ReferenceError)
 	// Foreign is true for a file of another client: ${env:VAR} is ${VAR}, ${workspaceFolder} is
 	// supported, ${input:x} is an error.
 	Foreign   bool
 	Workspace string // value of ${workspaceFolder}
 
 	Used     bool       // there was a reference
-	Expanded []Variable // variables that were inserted
+	Expanded []Inserted // values that were inserted
 	Errors   []ReferenceError
+
+	inArgument bool // the string is the argument of a reference
 }
 
-// Variable is a variable and its value.
-type Variable struct{ Name, Value string }
+// Inserted is a value that was inserted.
+type Inserted struct {
+	Variable string // name of the variable; "" = the value is that of a ValueSource
+	Shown    string // description of the reference for messages, without secrets
+	Value    string
+}
 
 // UnsetHint is the hint of each error about a variable that is not set.
 const UnsetHint = "set the variable, or give a default: ${VAR:-default}"
@@ -34,7 +44,8 @@ const UnsetHint = "set the variable, or give a default: ${VAR:-default}"
 // ReferenceError is a reference that cannot be expanded.
 type ReferenceError struct {
 	Problem, Hint string
-	Unset         string // variable that is not set; "" = another problem
+	Remedy        string // what to do, for messages without hints; may be ""
+	Unset         string // variable or source that has no value; "" = another problem
 	Foreign       bool   // valid for another client, but not supported
 }
 
@@ -74,10 +85,12 @@ func (x *Expander) reference(s string) (text string, length int) {
 			return text, len(word) + 1
 		}
 		s, prefix = strings.TrimPrefix(s, "env:"), s[:len(s)-len(strings.TrimPrefix(s, "env:"))]
+	} else if kind := sourceKind(s); kind != "" {
+		return x.source(kind, s)
 	}
 	r, length := ParseRef(s)
 	if length == 0 {
-		x.Errors = append(x.Errors, malformed(s))
+		x.Errors = append(x.Errors, malformed(s, x.Foreign))
 		return "", len(prefix) + NameLength(s)
 	}
 	return x.lookUp(r), len(prefix) + length
@@ -99,6 +112,11 @@ func (x *Expander) foreignWord(word string) (text string, ok bool) {
 		x.Errors = append(x.Errors, ReferenceError{
 			Problem: "${input:" + node.OneLine(name) + "} asks the user, which a gateway cannot do",
 			Hint:    "write ${" + VariableName(name) + "} and set that variable", Foreign: true,
+		})
+	case "file:", "keyring:":
+		x.Errors = append(x.Errors, ReferenceError{
+			Problem: "${" + kind + ":…} is not supported in mcpServers",
+			Hint:    "move the server under backends, or write a variable, and set it", Foreign: true,
 		})
 	case "command:", "config:":
 		x.Errors = append(x.Errors, ReferenceError{
@@ -132,7 +150,7 @@ func (x *Expander) lookUp(r Ref) string {
 	case !set:
 		x.Errors = append(x.Errors, ReferenceError{
 			Problem: "variable " + r.Name + " is not set",
-			Hint:    UnsetHint, Unset: r.Name,
+			Hint:    UnsetHint, Remedy: "set it where the gateway is started", Unset: r.Name,
 		})
 		return ""
 	case r.HasDefault: // errors in an unused default are also reported
@@ -140,16 +158,17 @@ func (x *Expander) lookUp(r Ref) string {
 		unused.Expand(r.Default)
 		x.Errors = append(x.Errors, unused.Errors...)
 	}
-	x.Expanded = append(x.Expanded, Variable{r.Name, value})
+	x.Expanded = append(x.Expanded, Inserted{r.Name, "variable " + r.Name, value})
 	return value
 }
 
 // AllSet is an environment in which every variable is set.
 func AllSet(string) (string, bool) { return "1", true }
 
-// Ref is a reference to a variable.
+// Ref is a reference.
 type Ref struct {
-	Name       string
+	Kind       SourceKind // "" = variable
+	Name       string     // of the variable; "" = not a variable
 	HasDefault bool
 	Default    string // text after :-, not expanded
 }
@@ -158,6 +177,10 @@ type Ref struct {
 // reference and the number of bytes of s that belong to it, including the closing brace; 0 = no
 // valid reference.
 func ParseRef(s string) (r Ref, length int) {
+	if kind := sourceKind(s); kind != "" {
+		_, length, _ := parseSource(kind, s)
+		return Ref{Kind: kind}, length
+	}
 	r.Name = s[:NameLength(s)]
 	rest := s[len(r.Name):]
 	if r.Name == "" {
@@ -178,7 +201,7 @@ func ParseRef(s string) (r Ref, length int) {
 
 // malformed returns the error for a malformed reference whose text after ${ is s. The error does
 // not contain s, which may be a part of a password.
-func malformed(s string) ReferenceError {
+func malformed(s string, foreign bool) ReferenceError {
 	t := ReferenceError{Hint: "write ${VAR} or ${VAR:-default}; $${ stands for a plain ${"}
 	switch {
 	case closingBrace(s) < 0:
@@ -188,14 +211,17 @@ func malformed(s string) ReferenceError {
 	case strings.HasPrefix(s, "env:"):
 		t.Problem, t.Hint = "${env:VAR} is the syntax of other clients for ${VAR}",
 			"write ${VAR}; $${ stands for a plain ${"
-	case strings.HasPrefix(s, "input:"), strings.HasPrefix(s, "command:"),
-		strings.HasPrefix(s, "config:"):
-		t.Problem, t.Hint = "${input:…}, ${command:…} and ${config:…} are only supported by VS Code",
+	case strings.HasPrefix(s, "input:"), strings.HasPrefix(s, "config:"):
+		t.Problem, t.Hint = "${input:…} and ${config:…} are only supported by VS Code",
 			"write ${VAR}, and set that variable"
 	case NameLength(s) == 0:
 		t.Problem = "${ must be followed by the name of a variable: letters, digits and _, no digit first"
 	default:
 		t.Problem = "the name of a variable in ${} must be followed by } or :-"
+		if strings.HasPrefix(s[NameLength(s):], ":") && !foreign {
+			t.Hint = "write ${VAR}, ${VAR:-default}, ${file:PATH}, ${keyring:NAME} or " +
+				"${command:PROGRAM ARGUMENTS}; $${ stands for a plain ${"
+		}
 	}
 	return t
 }
@@ -256,12 +282,13 @@ func (x *Expander) Variables(s string) (names []string) {
 		names = append(names, name)
 		return "", true
 	}
+	x.Source = nil
 	x.Expand(s)
 	return names
 }
 
 // Required returns the variables that must be set to expand a string, and "" for each malformed
-// reference.
+// reference. It does not consider other sources.
 func Required(s string) []string {
 	var names []string
 	x := Expander{Env: func(string) (string, bool) { return "", false }}
@@ -278,7 +305,8 @@ type Reference struct {
 	From, To int
 }
 
-// References returns the references to variables in a string, except references in defaults.
+// References returns the references in a string, except references in defaults and in arguments of
+// other references.
 func References(text string) []Reference {
 	var all []Reference
 	for i := 0; i < len(text); i++ {
