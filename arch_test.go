@@ -64,7 +64,7 @@ var allowedImports = map[string][]string{
 		"backends/internal/catalogcache", "backends/internal/containers",
 		"backends/internal/limiter", "backends/internal/lockrank", "backends/internal/loglimit",
 		"backends/internal/supervise",
-		"catalog", "internal/config", "internal/contract", "internal/demo",
+		"catalog", "internal/config", "internal/config/pins", "internal/contract", "internal/demo",
 		"internal/oauthclient", "internal/peer", "internal/principal", "internal/protocol",
 		"internal/quota", "internal/text", "internal/transport", "internal/transport/child",
 		"internal/transport/httpclient", "internal/wire",
@@ -93,6 +93,10 @@ var allowedImports = map[string][]string{
 	"internal/keyring":   {"internal/filelock"},
 	"internal/loginpage": {"internal/oauthclient"},
 	"internal/secretcmd": {"internal/procgroup"},
+	"internal/config/pins": {
+		"internal/atomicfile", "internal/config", "internal/config/internal/node",
+		"internal/filelock", "internal/lazy", "internal/wire",
+	},
 	"internal/config/internal/dialect": {
 		"internal/config/internal/expand", "internal/config/internal/node", "internal/lazy",
 	},
@@ -113,7 +117,7 @@ var allowedImports = map[string][]string{
 	"cmd/gateway": {
 		"backends", "catalog", "gateway", "internal/atomicfile", "internal/audit",
 		"internal/config",
-		"internal/config/clientimport", "internal/gctune", "internal/httpserver",
+		"internal/config/clientimport", "internal/config/pins", "internal/gctune", "internal/httpserver",
 		"internal/keyring",
 		"internal/logging", "internal/loginpage", "internal/oauthclient",
 		"internal/peer", "internal/principal", "internal/procgroup", "internal/protocol",
@@ -168,7 +172,7 @@ var allowedModules = map[string][]string{
 	"golang.org/x/oauth2":                            {"internal/oauthclient"},
 	"go.yaml.in/yaml": {
 		"internal/config", "internal/config/clientimport", "internal/config/internal/dialect",
-		"internal/config/internal/node",
+		"internal/config/internal/node", "internal/config/pins",
 	},
 	"golang.org/x/sync": {"backends"},
 	"golang.org/x/sys": {"cmd/gateway", "integration/bench", "internal/procgroup",
@@ -199,7 +203,7 @@ var allowedStd = map[string][]string{
 	"encoding/json": {
 		"backends", "backends/internal/containers", "catalog", "cmd/gateway", "gateway",
 		"gateway/internal/mrtr", "internal/audit", "internal/config",
-		"internal/config/internal/node",
+		"internal/config/internal/node", "internal/config/pins",
 		"internal/demo", "internal/logging", "internal/oauthclient", "internal/reload",
 		"internal/secrets", "internal/wire",
 	},
@@ -244,7 +248,7 @@ var testImports = []string{
 // extraTestImports are further packages that the tests of a package may import.
 var extraTestImports = map[string][]string{
 	"docs":                {"internal/config"},
-	"gateway":             {"backends", "internal/config"},
+	"gateway":             {"backends", "internal/config", "internal/config/pins"},
 	"internal/audit":      {"internal/logging"},
 	"internal/httpserver": {"internal/peer"},
 	"internal/peer":       {"internal/transport/child"},

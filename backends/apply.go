@@ -3,6 +3,7 @@ package backends
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/config/pins"
 )
 
 // A Change is the new state of a Set. See [Options] for the fields.
@@ -32,14 +34,15 @@ const (
 
 // Apply changes the backends and the catalog options to those in c.
 //
-//   - Filters and profiles take effect first, also for a backend that is about to be replaced: from
-//     then on, a request that they do not permit is not sent.
+//   - Filters, tools.pin and profiles take effect first, also for a backend that is about to be
+//     replaced: from then on, a request that they do not permit is not sent.
 //   - Removed, disabled and misconfigured backends are removed next, together with the change of
 //     the catalog options. A backend that is renamed (a new backend has its program or URL) is
 //     removed later, together with the other changes, so that its tools remain available until they
 //     have their new names.
-//   - Backends whose configuration is unchanged, except for filters and instructions, keep running,
-//     even if their position in the list has changed.
+//   - Backends whose configuration is unchanged, except for the keys that take effect in place
+//     (filters, tools.pin and instructions), keep running, even if their position in the list has
+//     changed.
 //   - New and changed backends are started; a lazy backend with a known catalog starts on demand.
 //     If all others are settled within a second, all of these changes take effect together, with
 //     one View. Otherwise the change of each backend takes effect when that backend is settled,
@@ -69,6 +72,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	before := s.current()
 	for _, b := range newcomers {
 		b.known.load(s.IgnoreCache)
+		b.logDeviations()
 		old := before.byName[b.cfg.Name]
 		if old != nil && old.known.serverKey == b.known.serverKey {
 			b.known.copyFrom(old.known)
@@ -85,14 +89,24 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	}
 	for _, b := range newcomers {
 		b.shared.sendLevel(nil) // the level may have changed meanwhile
+		b.logDeviations()       // and so may the lock file
 	}
 	s.limitDraining()
 	return nil
 }
 
+// SetLock replaces the content of the lock file, for all backends at the same moment: also for
+// queued calls, and for backends that are starting. The lock must not be changed afterwards.
+func (s *Set) SetLock(l *pins.Lock) {
+	s.publisher.setLock(l)
+	for b := range s.current().withName("") {
+		b.logDeviations()
+	}
+}
+
 // removeEarly removes the backends that no backend in the table after replaces, and applies the new
-// catalog options. It does nothing if the backends were not started yet, or if nothing would
-// change.
+// catalog options and values of tools.pin. It does nothing if the backends were not started yet, or
+// if nothing would change.
 func (s *Set) removeEarly(after *backendTable, options catalog.Options) {
 	before := s.current()
 	stays := make(map[*Backend]bool)
@@ -103,7 +117,9 @@ func (s *Set) removeEarly(after *backendTable, options catalog.Options) {
 	previous := next.catalog
 	next.catalog = options
 	next.catalog.ReservedBackends = previous.ReservedBackends
-	changed := len(next.all) < len(before.all) || !reflect.DeepEqual(next.catalog, previous)
+	next.pins = after.pins
+	changed := len(next.all) < len(before.all) || !reflect.DeepEqual(next.catalog, previous) ||
+		!maps.Equal(next.pins, before.pins)
 	if changed && s.startup.launched() {
 		s.replaceTable(next)
 	}
@@ -221,8 +237,8 @@ func awaitSettled(ctx context.Context, some []*Backend,
 	return missing
 }
 
-// setFilters applies the filters of a change to the current backends, and publishes a View if any
-// filter has changed. A backend that is renamed gets the filters of its new name.
+// setFilters applies the filters and tools.pin of a change to the current backends, and publishes a
+// View if any of them has changed. A backend that is renamed gets those of its new name.
 func (s *Set) setFilters(before, next *backendTable, all []config.Backend) {
 	some := false
 	for _, c := range all {
@@ -230,9 +246,16 @@ func (s *Set) setFilters(before, next *backendTable, all []config.Backend) {
 		if b := next.byName[c.Name]; b != nil {
 			old = next.predecessor(b, before)
 		}
-		if old != nil && old.setFilters(c.Filters()) {
+		if old == nil {
+			continue
+		}
+		if old.setFilters(c.Filters()) {
 			some = true
 		}
+		if old.lists.setPin(c.Tools.Pin) {
+			some = true
+		}
+		old.logDeviations()
 	}
 	if some {
 		s.publisher.publish()
@@ -244,9 +267,10 @@ func (s *Set) setFilters(before, next *backendTable, all []config.Backend) {
 // misconfigured backend is logged if its problem is new.
 func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
 	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string),
-		catalog: c.Catalog, catalogWait: c.CatalogWait}
+		catalog: c.Catalog, catalogWait: c.CatalogWait, pins: make(map[string]config.Pin)}
 	for _, one := range c.Backends {
 		next.names = append(next.names, one.Name)
+		next.pins[one.Name] = one.Tools.Pin
 		if !one.Enabled {
 			continue
 		}

@@ -50,14 +50,20 @@ type Status struct {
 	Listed      bool          // some list was read, in this run or an earlier one
 	StartupTime time.Duration // time from the latest start to the latest listing or failure
 
+	Findings
+	// reason why its container may outlive the backend; "" = no reason is known, or no container
+	ContainerWarning string
+	Pins             PinStatus // tools that are not approved
+}
+
+// Findings are what is wrong with the lists of a backend and with its filters.
+type Findings struct {
 	// globs of its filters that match none of its entries (see updateUnmatchedLocked), in the form
 	// of config.Filter.Unmatched
 	Unmatched []string
 	// entries that were left out, and why
 	Omitted  []catalog.Issue
 	Repaired []catalog.Issue // entries that were repaired, and how
-	// reason why its container may outlive the backend; "" = no reason is known, or no container
-	ContainerWarning string
 	// entries that some clients may not accept, and why
 	Suspicious []catalog.Issue
 }
@@ -95,7 +101,9 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	b.filters.inForce.Store(&filters)
 	b.outputLog = loglimit.New(b.log)
 	b.shared = newBackendConn(b, "")
-	b.lists = newLists(c.Name, &b.filters, &s.sessions, b.shared.wake)
+	b.lists = newLists(c.Name, &b.filters,
+		newToolPins(c.Name, c.Tools.Pin, s.publisher.approved.lock.Load()), &s.sessions,
+		b.shared.wake)
 	b.reader = &listReader{b: b}
 	b.known = newKnownCatalog(b)
 	b.limiter = newCallLimiter(c, b.send)
@@ -176,23 +184,16 @@ func (b *Backend) conns() []*backendConn {
 	return append([]*backendConn{b.shared}, b.perSession.all()...)
 }
 
-// check returns an error if a request must not be sent: [contract.ErrForbidden] if the filters of
-// the backend or the profiles of the request's session do not permit it, or the error of
-// filterSet.check. It is called immediately before the request is written.
+// check returns an error if a request must not be sent: the error of permits, or a
+// *[contract.QuestionError] if the client's user has to confirm the request first and has not. It
+// is called immediately before the request is written, so that no spelling of a name, no wait in a
+// queue and no reload avoids it. If nothing is configured, it does not parse the request, and
+// allocates nothing.
 func (b *Backend) check(r *contract.BackendRequest) error {
-	who := b.set.sessions.restrictedPrincipal(r.Session)
-	if who != nil && !b.set.publisher.audiences.of(who).permits(b, r) {
-		return contract.ErrForbidden
+	if err := b.permits(r); err != nil {
+		return err
 	}
-	return b.filters.check(r)
-}
-
-// permits reports whether the filters of the backend and the profiles of the request's session
-// permit a request.
-func (b *Backend) permits(r *contract.BackendRequest) bool {
-	who := b.set.sessions.restrictedPrincipal(r.Session)
-	return b.filters.permits(r) &&
-		(who == nil || b.set.publisher.audiences.of(who).permits(b, r))
+	return b.filters.checkConfirmed(r)
 }
 
 // setFilters replaces the filters, updates the listing to the entries that the new filters permit,
@@ -213,6 +214,35 @@ func (b *Backend) setFilters(f config.Filters) bool {
 func (b *Backend) logUnmatched(texts []string) {
 	for _, text := range texts {
 		b.outputLog.Warn("filter globs without a match", "text", text)
+	}
+}
+
+// logDeviations logs the deviations that were not logged yet, each once for each definition.
+func (b *Backend) logDeviations() {
+	s, tools := b.lists.takeUnlogged()
+	if len(tools) == 0 {
+		return
+	}
+	log, hint := b.outputLog, "gateway approve "+b.cfg.Name+" shows and accepts changes"
+	if _, known := s.approved(b.cfg.Name); !known {
+		log.Warn("tools hidden: none of them is approved", "tool", firstNames(tools),
+			"records", len(tools), "text", hint)
+		return
+	}
+	ofNew, ofChanged := "tool_new: tool not approved",
+		"tool_changed: definition of a tool differs from the approved one"
+	if s.mode == config.PinBlock {
+		ofNew, ofChanged = ofNew+", hidden", ofChanged+", hidden"
+	}
+	for _, tool := range tools[:min(len(tools), maxLoggedDeviations)] {
+		if d := s.deviations[tool]; d.isNew {
+			log.Warn(ofNew, "tool", tool, "text", hint)
+		} else {
+			log.Warn(ofChanged, "tool", tool, "changed", fieldList(d.fields), "text", hint)
+		}
+	}
+	if more := len(tools) - maxLoggedDeviations; more > 0 {
+		log.Warn("further tools not approved; see gateway check", "records", more)
 	}
 }
 

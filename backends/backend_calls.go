@@ -1,8 +1,11 @@
 package backends
 
 import (
+	"fmt"
+
 	"mcpgateway/backends/internal/limiter"
 	"mcpgateway/internal/contract"
+	"mcpgateway/internal/text"
 	"mcpgateway/internal/wire"
 )
 
@@ -78,4 +81,33 @@ func (b *Backend) continuationError(m wire.Message) error {
 		why = "requestState: it is no longer valid: start the call again"
 	}
 	return wire.Errorf(wire.CodeInvalidParams, "Invalid params: backend %s: %s", b.cfg.Name, why)
+}
+
+// permits returns nil if a request may be sent to the backend now: [contract.ErrForbidden] if the
+// filters of the backend or the profiles of the request's session do not permit it, and a
+// *[contract.NotApprovedError] if it calls a tool that is not approved, or by a name that is
+// approved for another backend.
+func (b *Backend) permits(r *contract.BackendRequest) error {
+	who := b.set.sessions.restrictedPrincipal(r.Session)
+	if !b.filters.permits(r) ||
+		who != nil && !b.set.publisher.audiences.of(who).permits(b, r) {
+		return contract.ErrForbidden
+	}
+	if !callsTool(r) {
+		return nil
+	}
+	if b.lists.pins.blocks() {
+		if err := b.lists.pins.permits(ownName(r)); err != nil {
+			return err
+		}
+	}
+	if owners := b.set.publisher.approved.owners.Load(); owners != nil {
+		name := r.Message.Name()
+		if owner := owners.Owner(name, b.cfg.Name); owner != "" {
+			return &contract.NotApprovedError{Reason: fmt.Sprintf(
+				"the name %s is approved for backend %s: run gateway approve %s",
+				text.Truncate(name, shownToolName), owner, b.cfg.Name)}
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
+	"mcpgateway/internal/config"
 )
 
 // A backendTable contains the backends of a Set at one moment, and the other settings that Apply
@@ -20,6 +21,8 @@ type backendTable struct {
 	catalog      catalog.Options
 	catalogWait  time.Duration // see Options.CatalogWait
 	orderChanged bool          // the order has changed: all names are reassigned
+
+	pins map[string]config.Pin // by name, including the names of disabled backends
 
 	draining      []*Backend        // removed backends that have not ended yet, oldest first
 	misconfigured map[string]string // name → reason

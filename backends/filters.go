@@ -45,18 +45,12 @@ func permitsEntry(all *config.Filters, k catalog.Kind, own string) bool {
 	return filter.Permits(own)
 }
 
-// check returns an error if a request must not be sent: [contract.ErrForbidden] if the filters do
-// not permit it, or a *[contract.QuestionError] if the client's user has to confirm it first and
-// has not. It is called immediately before the request is written, so that no spelling of a name,
-// no wait in a queue and no reload avoids it. If nothing is configured, it does not parse the
-// request, and allocates nothing.
-func (f *filterSet) check(r *contract.BackendRequest) error {
+// checkConfirmed returns a *[contract.QuestionError] if the client's user has to confirm a request
+// and has not.
+func (f *filterSet) checkConfirmed(r *contract.BackendRequest) error {
 	all := f.inForce.Load()
-	switch {
-	case !permitsRequest(all, r):
-		return contract.ErrForbidden
-	case len(all.Confirm) > 0 && r.Consents&contract.Confirmed == 0 &&
-		callsTool(r) && all.MustConfirm(ownName(r)):
+	if len(all.Confirm) > 0 && r.Consents&contract.Confirmed == 0 &&
+		callsTool(r) && all.MustConfirm(ownName(r)) {
 		return errUnconfirmed
 	}
 	return nil

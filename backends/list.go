@@ -218,6 +218,7 @@ func (lr *listReader) store(read []*listRead, s serverInfo, counts bool) {
 		raw[r.kind] = r.raw
 		if r.kind == catalog.Tools {
 			lr.logChangedTools(knownTools, r.items)
+			defer signal(b.set.toolsListed)
 		}
 	}
 	b.known.save(raw, s)
@@ -226,4 +227,5 @@ func (lr *listReader) store(read []*listRead, s serverInfo, counts bool) {
 		b.publish()
 	}
 	b.logUnmatched(unmatched)
+	b.logDeviations()
 }

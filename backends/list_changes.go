@@ -101,7 +101,7 @@ func (l *lists) setTTLLocked(r *listRead, s serverInfo) (changed bool) {
 		ttl, private = 0, true
 	}
 	one.public = !private
-	private = private || !l.filters.of(r.kind).IsZero()
+	private = private || l.mayHideLocked(r.kind)
 	if ttl > 0 {
 		one.expiresAt = time.Now().Add(max(ttl, shortestTTL))
 	}

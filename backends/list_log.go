@@ -47,8 +47,12 @@ const maxLoggedChanges = 20
 // logChangedTools logs each tool whose definition differs from the last known definition, of this
 // run or an earlier run: a person may have approved the tool by its description. A tool that was
 // absent in between counts as the same tool. Definitions are identified by their hashes. Beyond
-// maxLoggedChanges, tools are only counted.
+// maxLoggedChanges, tools are only counted. It does nothing if the tools are compared with the lock
+// file, because Backend.logDeviations then logs changes.
 func (lr *listReader) logChangedTools(known, read []catalog.Item) {
+	if lr.b.lists.pins.isCompared() {
+		return
+	}
 	if lr.toolHashes == nil || len(lr.toolHashes) > maxEntries {
 		lr.toolHashes = make(map[string]string)
 		for _, item := range known {

@@ -10,6 +10,7 @@ import (
 	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/config/pins"
 	"mcpgateway/internal/wire"
 )
 
@@ -17,6 +18,7 @@ import (
 // again. listReader reads them. All methods may be called concurrently, except as stated.
 type lists struct {
 	filters *filterSet
+	pins    *toolPins
 	// names the client sessions that are open; the others get no notification
 	sessions *clientSessions
 	wake     func()        // starts the shared connection, if it is stopped, so that lists are read
@@ -54,13 +56,15 @@ type knownList struct {
 	omitted    []catalog.Issue
 	repaired   []catalog.Issue
 	suspicious []catalog.Issue
+	fresh      bool // raw was read in this run
 	stale      bool // it must be read again
 	announced  bool // the backend has announced a change, or refreshAll treats it as changed
 }
 
-func newLists(backend string, f *filterSet, sessions *clientSessions, wake func()) *lists {
+func newLists(backend string, f *filterSet, p *toolPins, sessions *clientSessions,
+	wake func()) *lists {
 	return &lists{
-		filters: f, sessions: sessions, wake: wake,
+		filters: f, pins: p, sessions: sessions, wake: wake,
 		signal: make(chan struct{}, 1), settled: make(chan struct{}),
 		listing: catalog.Listing{Backend: backend, Private: allKinds},
 	}
@@ -82,6 +86,7 @@ func (l *lists) fill(s *Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.Settled, s.StartupTime, s.Unmatched = l.isSettled, l.startupTime, l.unmatched
+	s.Pins = l.pins.status()
 	for k := range catalog.Kind(catalog.NumKinds) {
 		one := &l.list[k]
 		s.Counts[k] = len(l.listing.Items[k])
@@ -210,6 +215,7 @@ func (l *lists) store(read []*listRead, s serverInfo, startupTime time.Duration,
 		if one.err = r.err; r.err != nil {
 			continue
 		}
+		one.fresh = true
 		one.omitted, one.suspicious, one.repaired = r.omitted, r.suspicious, r.repaired
 		if string(r.raw) != string(one.raw) {
 			one.raw = r.raw
@@ -266,7 +272,7 @@ func (l *lists) content() (c catalogcache.Content, known bool) {
 }
 
 // setItemsLocked stores all entries of a kind that the backend lists, and puts those that its
-// filters permit into the field listing.
+// filters permit, and that are not hidden because they are not approved, into the field listing.
 func (l *lists) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 	l.list[k].items = items
 	permitted := items
@@ -277,6 +283,7 @@ func (l *lists) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 	if k == catalog.Tools {
 		l.toolIndex = toolIndex{headerSchemas(items),
 			sync.OnceValue(func() map[string]bool { return readOnlyTools(items) })}
+		permitted = l.pins.updateLocked(permitted)
 	}
 	l.listing.Items[k] = permitted
 }
@@ -289,9 +296,53 @@ func (l *lists) setFilters(f config.Filters) (unmatched []string) {
 	l.filters.inForce.Store(&f)
 	for k := range catalog.Kind(catalog.NumKinds) {
 		l.setItemsLocked(k, l.list[k].items)
-		l.listing.Private[k] = !l.list[k].public || !l.filters.of(k).IsZero()
+		l.listing.Private[k] = !l.list[k].public || l.mayHideLocked(k)
 	}
 	return l.updateUnmatchedLocked()
+}
+
+// mayHideLocked reports whether entries of a list may be hidden from clients.
+func (l *lists) mayHideLocked(k catalog.Kind) bool {
+	return !l.filters.of(k).IsZero() || k == catalog.Tools && l.pins.blocks()
+}
+
+// setPin replaces the value of tools.pin, and reports whether it has changed.
+func (l *lists) setPin(mode config.Pin) bool {
+	return l.setPins(func(s *pinState) { s.mode = mode })
+}
+
+// setLock replaces the content of the lock file.
+func (l *lists) setLock(lock *pins.Lock) { l.setPins(func(s *pinState) { s.lock = lock }) }
+
+// setPins changes the mode or the lock of the pins, and updates the listing. It reports whether
+// anything has changed.
+func (l *lists) setPins(change func(*pinState)) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.pins.inForce.Load()
+	next := *was
+	if change(&next); next.mode == was.mode && next.lock == was.lock {
+		return false
+	}
+	l.pins.inForce.Store(&next)
+	l.setItemsLocked(catalog.Tools, l.list[catalog.Tools].items)
+	l.listing.Private[catalog.Tools] = !l.list[catalog.Tools].public ||
+		l.mayHideLocked(catalog.Tools)
+	return true
+}
+
+// freshTools returns the tools that the backend has listed in this run and its filters permit;
+// known is false if it has not listed them yet.
+func (l *lists) freshTools() (tools []catalog.Item, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := &l.list[catalog.Tools]
+	for _, item := range t.items {
+		if l.filters.permitsEntry(catalog.Tools, item.Original) {
+			tools = append(tools, item)
+		}
+	}
+	return tools, t.fresh
 }
 
 // updateUnmatchedLocked notes which globs of the filters match nothing that the backend lists. It

@@ -28,6 +28,7 @@ type publisher struct {
 	// clients may have received lists in this run, so lastSnapshot is a snapshot of this run
 	listsSent bool
 	names     nameLog
+	approved  approvedNames
 }
 
 // publish makes a View of the current listings, unless another goroutine has made one since the
@@ -55,6 +56,9 @@ func (p *publisher) replaceTable(next *backendTable) {
 		}
 	}
 	p.table.Store(next)
+	for _, b := range next.all {
+		b.lists.setLock(p.approved.lock.Load()) // it may have changed since b was created
+	}
 	p.publishLocked(next.orderChanged)
 }
 
@@ -87,6 +91,7 @@ func (p *publisher) publishLocked(reassign bool) {
 	v := p.viewLocked(t, current, nil, p.lastSnapshot, reassign)
 	if v.Settled {
 		p.logMoves(v.Moves())
+		p.approved.logLocked(v.Snapshot, t.pins)
 		p.lastSnapshot, p.listsSent = v.Snapshot, true
 	}
 	p.names.logNames(v.Snapshot, t.catalog.Prefix)
@@ -139,8 +144,10 @@ func (p *publisher) viewLocked(t *backendTable, current []currentListing, a *aud
 			missing = append(missing, one.b.cfg.Name+t.catalog.Separator)
 		}
 	}
+	options := t.catalog
+	options.NameOwners = p.approved.ownersLocked(t.pins)
 	return &catalog.View{
-		Snapshot:        before.Next(t.catalog, listings, reassign),
+		Snapshot:        before.Next(options, listings, reassign),
 		Settled:         len(missing) == 0 || p.waitOver,
 		Complete:        len(missing) == 0,
 		MissingPrefixes: missing,

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"mcpgateway/catalog"
+	"mcpgateway/internal/config/pins"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/principal"
 )
@@ -60,11 +61,16 @@ func (s *Set) Status() []Status {
 	return all
 }
 
-// Permits reports whether a request may be sent to a backend: the backend is in the current
-// configuration, and its filters and the profiles of the request's session permit the request.
-func (s *Set) Permits(backend string, r contract.BackendRequest) bool {
+// Permits returns nil if a request may be sent to a backend: the backend is in the current
+// configuration, its filters and the profiles of the request's session permit the request, and a
+// tool that is called is approved. Otherwise it returns [contract.ErrForbidden] or a
+// *[contract.NotApprovedError].
+func (s *Set) Permits(backend string, r contract.BackendRequest) error {
 	b, ok := s.current().byName[backend]
-	return ok && b.permits(&r)
+	if !ok {
+		return contract.ErrForbidden
+	}
+	return b.permits(&r)
 }
 
 // SharesProcess reports whether a session may share a process of a backend with other clients.
@@ -93,6 +99,58 @@ func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
 	if b == nil {
 		return false
 	}
-	own := strings.TrimPrefix(name, backend+t.catalog.Separator)
+	own := withoutPrefix(name, backend, t.catalog.Separator)
 	return b.lists.denies(k, name) || own != name && b.lists.denies(k, own)
+}
+
+// Lock returns the content of the lock file in force. It must not be changed.
+func (s *Set) Lock() *pins.Lock { return s.publisher.approved.lock.Load() }
+
+// MovedNames returns the tool names that belong to another backend than in the lock file.
+func (s *Set) MovedNames() []catalog.Move {
+	return movesFrom(s.Lock(), s.View().Snapshot, s.current().pins)
+}
+
+// ListedTools returns the tools that a backend has listed in this run and its filters permit,
+// whether or not they are approved. known is false if the backend has not listed its tools yet.
+func (s *Set) ListedTools(backend string) (tools []catalog.Item, known bool) {
+	b := s.current().byName[backend]
+	if b == nil {
+		return nil, false
+	}
+	return b.lists.freshTools()
+}
+
+// ToolsListed returns a channel that receives a value when a backend has listed its tools, even if
+// the list has not changed. There is one channel, for one receiver; values that it has not received
+// yet are combined.
+func (s *Set) ToolsListed() <-chan struct{} { return s.toolsListed }
+
+// NotApproved returns the first backend that hides a tool of this name, with or without the
+// backend's prefix, because the tool is not approved, and the error of a call of this tool. The
+// error is nil if there is no such backend, or the profiles of the principal do not permit the
+// tool.
+func (s *Set) NotApproved(p *principal.Principal, name string) (backend string, err error) {
+	t := s.current()
+	for _, b := range t.all {
+		own := withoutPrefix(name, b.cfg.Name, t.catalog.Separator)
+		for _, one := range []string{name, own} {
+			err := b.lists.pins.whyHidden(one)
+			if err != nil && s.permitsTool(p, b, one) {
+				return b.cfg.Name, err
+			}
+		}
+	}
+	return "", nil
+}
+
+// permitsTool reports whether the profiles of a principal permit a tool of a backend.
+func (s *Set) permitsTool(p *principal.Principal, b *Backend, own string) bool {
+	return p.ProfileKey() == "" ||
+		s.publisher.audiences.of(p).permitsEntry(b, catalog.Tools, own)
+}
+
+// withoutPrefix returns a name without the prefix of a backend.
+func withoutPrefix(name, backend, separator string) string {
+	return strings.TrimPrefix(name, backend+separator)
 }

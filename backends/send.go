@@ -19,7 +19,8 @@ func notSent(format string, args ...any) error {
 // sendError returns the error for a call that could not be sent.
 func sendError(err error) error {
 	if errors.Is(err, peer.ErrCancelled) || errors.Is(err, contract.ErrForbidden) ||
-		isA[*contract.QuestionError](err) || isA[*wire.Error](err) {
+		isA[*contract.QuestionError](err) || isA[*contract.NotApprovedError](err) ||
+		isA[*wire.Error](err) {
 		return err
 	}
 	return &transport.CallLostError{Err: err}
@@ -191,7 +192,8 @@ func (l *link) belongsElsewhere(q *queuedCall) bool {
 // trySend sends a call in the form of the server's generation. It fails like peer.Peer.TrySend, and
 // in these cases:
 //
-//   - A call that the filters in force do not permit is refused with [contract.ErrForbidden].
+//   - A call that the filters in force do not permit is refused with [contract.ErrForbidden], and a
+//     call of a tool that is not approved with a *[contract.NotApprovedError].
 //   - A call that must be confirmed, and was not, is refused with a *[contract.QuestionError].
 //   - A continuation is refused with a *[wire.Error] for a legacy server, because a legacy server
 //     keeps a call open until it has the input. A continuation is also refused if the backend runs

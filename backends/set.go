@@ -43,6 +43,7 @@ import (
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/config/pins"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/principal"
@@ -75,6 +76,7 @@ type Options struct {
 	// reports whether the process with the identity self is known to have ended
 	HasExited    func(self []byte) bool
 	NameOwners   catalog.Assignments // the backend of each name in the last run
+	Lock         *pins.Lock          // content of the lock file; nil = empty
 	SingleClient bool                // there is at most one client; see Backend.hasPerSessionConns
 	// number of processes that may be starting at one time; 0 = no limit
 	StartParallel int
@@ -109,6 +111,7 @@ type Set struct {
 	startSlots   supervise.StartSlots
 	containers   *containers.Records
 	applying     chan struct{} // capacity 1: one Apply at a time
+	toolsListed  chan struct{} // see ToolsListed
 }
 
 // New returns a Set. It starts nothing.
@@ -120,12 +123,15 @@ func New(o Options) *Set {
 		Options: o,
 		containers: containers.New(containers.Options{StateDir: o.StateDir, Owner: o.ProcessID,
 			HasExited: o.HasExited, Log: o.Log}),
-		applying:   make(chan struct{}, 1),
-		clientInfo: wire.Encode(o.ClientInfo),
-		workers:    newWorkers(),
+		applying:    make(chan struct{}, 1),
+		toolsListed: make(chan struct{}, 1),
+		clientInfo:  wire.Encode(o.ClientInfo),
+		workers:     newWorkers(),
 	}
 	s.startup.requested = make(chan struct{})
 	s.publisher.log, s.publisher.lastSnapshot = o.Log, catalog.FromAssignments(o.NameOwners)
+	s.publisher.approved.log = o.Log
+	s.publisher.approved.lock.Store(cmp.Or(o.Lock, &pins.Lock{}))
 	s.publisher.names = nameLog{log: o.Log, logged: make(map[loggedName]bool)}
 	if o.StartParallel > 0 {
 		s.startSlots = make(supervise.StartSlots, o.StartParallel)
@@ -262,7 +268,11 @@ func (s *Set) loadCaches() {
 		var all errgroup.Group
 		all.SetLimit(runtime.GOMAXPROCS(0))
 		for _, b := range s.current().all {
-			all.Go(func() error { b.known.load(s.IgnoreCache); return nil })
+			all.Go(func() error {
+				b.known.load(s.IgnoreCache)
+				b.logDeviations()
+				return nil
+			})
 		}
 		_ = all.Wait()
 		s.publisher.publish()

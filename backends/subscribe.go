@@ -135,7 +135,7 @@ func (bc *backendConn) subscribeByListenLocked(q *queuedCall) (respond func()) {
 		return q.succeed
 	}
 	switch {
-	case !bc.b.permits(&q.request):
+	case bc.b.permits(&q.request) != nil:
 		bc.subs.reject(uri, session)
 		return func() { q.fail(contract.ErrForbidden) }
 	case !bc.link.info().has("resources", "subscribe"):
@@ -184,7 +184,7 @@ func (bc *backendConn) resolveSubscribesLocked(
 ) (respond []func()) {
 	var rest []*queuedCall
 	for _, q := range bc.calls.subscribes {
-		if !bc.b.permits(&q.request) { // the filters may have changed meanwhile
+		if bc.b.permits(&q.request) != nil { // the filters may have changed meanwhile
 			bc.subs.reject(q.subscription.uri, q.request.Session)
 			respond = append(respond, func() { q.fail(contract.ErrForbidden) })
 			continue

@@ -44,6 +44,8 @@ type Options struct {
 	NameLimit        int      // bound of exposed names, in bytes; 0 = 50, less than 8 = 8
 	PageSize         int      // bound of a page of several entries, in bytes; 0 = 4 MiB
 
+	NameOwners *NameOwners // restricts the names of tools
+
 	Instructions        *string           // replaces the merged instructions; nil = not replaced
 	BackendInstructions map[string]string // by backend: replaces its instructions, "" = none
 }
@@ -232,9 +234,10 @@ func (n *namer) buildAliases(l *list) map[string]*Entry {
 	return aliases
 }
 
-// isAvailable reports whether a name does not have the prefix of another backend and does not look
-// like a name that another backend has.
+// isAvailable reports whether a name does not have the prefix of another backend, does not belong
+// to another backend (Options.NameOwners), and does not look like a name that another backend has.
 func (n *namer) isAvailable(e *Entry, name string) bool {
 	backend := n.backendOfKey(n.kind.foldKey(name))
-	return (backend == "" || backend == e.Backend) && n.respectsPrefixes(e, name)
+	return (backend == "" || backend == e.Backend) && n.respectsPrefixes(e, name) &&
+		n.approvedOwner(e, name) == ""
 }

@@ -40,11 +40,12 @@ func (n *namer) reserveUnlisted(l, previous *list, listings map[string]*Listing)
 	}
 }
 
-// reserve reserves a name for a backend whose list is unknown, unless an entry has the name or the
-// name has the prefix of another backend.
+// reserve reserves a name for a backend whose list is unknown, unless an entry has the name, or the
+// name has the prefix of another backend or belongs to another backend.
 func (n *namer) reserve(l *list, name string, ref entryRef) {
 	e := &Entry{Backend: ref.backend, Item: Item{Original: ref.original}}
-	if n.assigned[name] != nil || !n.respectsPrefixes(e, name) {
+	if n.assigned[name] != nil || !n.respectsPrefixes(e, name) ||
+		n.approvedOwner(e, name) != "" {
 		return
 	}
 	if l.reserved == nil {

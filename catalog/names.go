@@ -226,6 +226,15 @@ func (n *namer) respectsPrefixes(e *Entry, name string) bool {
 	return owner == "" || owner == e.Backend
 }
 
+// approvedOwner returns the other backend that owns a name according to Options.NameOwners, ""
+// if there is none.
+func (n *namer) approvedOwner(e *Entry, name string) string {
+	if n.kind != Tools {
+		return ""
+	}
+	return n.NameOwners.Owner(name, e.Backend)
+}
+
 // assignNames assigns exposed names to the entries of a backend. Entries that already have a name
 // keep it. The entries are sorted by name, so that the result does not depend on the order of the
 // list. Entries with valid names come first, so that no converted name takes a valid one. Bare
@@ -261,12 +270,14 @@ func (n *namer) assignNames(entries []Entry) {
 }
 
 // noteOriginal records the entry as the owner of its original name, unless a backend has this name
-// or a name that looks like it, or the bare name has the prefix of another backend.
+// or a name that looks like it, or the bare name has the prefix of another backend or belongs to
+// another backend.
 func (n *namer) noteOriginal(e *Entry) {
 	if e.Exposed == e.Item.Original {
 		return // assigned contains it
 	}
-	if owner, _ := n.originalOwner(e); owner == "" && n.respectsPrefixes(e, e.bareName) {
+	if owner, _ := n.originalOwner(e); owner == "" && n.respectsPrefixes(e, e.bareName) &&
+		n.approvedOwner(e, e.bareName) == "" {
 		n.originals[n.kind.foldKey(e.Item.Original)] = entryRef{e.Backend, e.Item.Original}
 	}
 }
@@ -292,6 +303,10 @@ func (n *namer) noteConflict(e *Entry) {
 	}
 	if owner := n.prefixes.owner(e.bareName, e.Backend); owner != "" && owner != e.Backend {
 		e.ConflictBackend, e.PrefixConflict = owner, true
+		return
+	}
+	if owner := n.approvedOwner(e, e.bareName); owner != "" {
+		e.ConflictBackend = owner
 		return
 	}
 	e.ConflictBackend = n.backendOfKey(n.kind.foldKey(e.bareName))
@@ -345,8 +360,8 @@ func (n *namer) assignHashed(entries []*Entry) {
 		if e.Exposed != "" {
 			continue
 		}
-		if owner, same := n.originalOwner(e); n.Prefix == PrefixNever && same &&
-			owner != e.Backend {
+		if owner, same := n.originalOwner(e); n.Prefix == PrefixNever &&
+			(same && owner != e.Backend || n.approvedOwner(e, e.Item.Original) != "") {
 			continue
 		}
 		withBackend := fitName(e.Backend+"_"+e.Item.Original, n.kind.String(), e.uniqueKey(),
@@ -362,9 +377,9 @@ func (n *namer) assignHashed(entries []*Entry) {
 	}
 }
 
-// claim gives an entry a name, unless the name has the prefix of another backend, another entry has
-// the name, or another backend has a name that looks like it. It reports whether the entry got the
-// name.
+// claim gives an entry a name, unless the name has the prefix of another backend or belongs to
+// another backend, another entry has the name, or another backend has a name that looks like it. It
+// reports whether the entry got the name.
 func (n *namer) claim(e *Entry, name string) bool {
 	if n.assigned[name] != nil || !n.isAvailable(e, name) {
 		return false

@@ -255,14 +255,20 @@ func (c *clientCall) OnResponse(resp contract.BackendResponse) {
 	}
 }
 
-// failUnresolved ends a call whose name is unknown. If WhyUnavailable returns a reason for the name
-// of a tool, the error contains this reason.
+// failUnresolved ends a call whose name is unknown. If WhyUnavailable or NotApproved returns a
+// reason for the name of a tool, the error contains this reason.
 func (c *clientCall) failUnresolved() {
 	if c.Method == protocol.MethodToolsCall {
 		backend, err := c.g.Backends.WhyUnavailable(c.conn.principal, c.Name)
 		if err != nil {
 			if c.setTarget(backend, "") {
 				c.failWith(&transport.CallLostError{Err: err})
+			}
+			return
+		}
+		if backend, err := c.g.Backends.NotApproved(c.conn.principal, c.Name); err != nil {
+			if c.setTarget(backend, "") {
+				c.rejectForbidden(err)
 			}
 			return
 		}
@@ -303,6 +309,16 @@ func (c *clientCall) rejectUnknown() {
 	if c.r.Fail(failure) {
 		c.finish(c.rejectedOutcome(failure))
 	}
+}
+
+// rejectForbidden ends a call that was not sent because of err, an error of Backends.Permits.
+func (c *clientCall) rejectForbidden(err error) {
+	if errors.Is(err, contract.ErrForbidden) {
+		c.rejectUnknown()
+		return
+	}
+	_, failure := c.clientError(err)
+	c.reject(failure)
 }
 
 // rejectedOutcome returns the outcome of a call that ended with notFoundError.

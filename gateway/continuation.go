@@ -66,10 +66,11 @@ func (c *statelessCall) continueCall() bool {
 	if !c.attach(rc) {
 		return false
 	}
-	if !c.g.Backends.Permits(rc.route.Backend, contract.BackendRequest{Message: c.r.Message,
-		Session: rc.client.id, Entry: rc.route.Original}) {
+	err = c.g.Backends.Permits(rc.route.Backend, contract.BackendRequest{Message: c.r.Message,
+		Session: rc.client.id, Entry: rc.route.Original})
+	if err != nil {
 		rc.abort("the configuration no longer permits it")
-		c.rejectUnknown()
+		c.rejectForbidden(err)
 	} else if err := rc.resume(c, responses); err != nil {
 		c.rejectState(err)
 	} else if c.isCancelled() { // cancelled before resume could see it

@@ -79,7 +79,10 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 	var lost *transport.CallLostError
 	var badResponse *peer.BadResponseError
 	var question *contract.QuestionError
+	var notApproved *contract.NotApprovedError
 	switch {
+	case errors.As(err, &notApproved):
+		return Rejected, c.g.Mask(notApproved.Error()), false
 	case errors.As(err, &timeout):
 		return Timeout, timeout.Error() + " (call_timeout)", true
 	case errors.Is(err, contract.ErrQueueFull):
@@ -109,8 +112,9 @@ func (c *clientCall) clientReason(err error) (kind OutcomeKind, reason string, m
 func startedError(err error) error {
 	var rpcError *wire.Error
 	var question *contract.QuestionError // a reload now requires it, and the call has begun without
+	var notApproved *contract.NotApprovedError
 	if errors.As(err, &rpcError) || errors.Is(err, contract.ErrQueueFull) ||
-		errors.As(err, &question) {
+		errors.As(err, &question) || errors.As(err, &notApproved) {
 		return &transport.CallLostError{Err: errors.New(err.Error()), MayHaveRun: true}
 	}
 	if lost, ok := errors.AsType[*transport.CallLostError](err); ok {

@@ -103,7 +103,8 @@ type Backends interface {
 
 	// NewCall returns a call to a backend. A backend that is still starting gets the request later.
 	// The timeout is the backend's call_timeout. If the configuration does not permit the request
-	// when it is about to be sent, the call ends with [contract.ErrForbidden].
+	// when it is about to be sent, the call ends with [contract.ErrForbidden], and if its tool is
+	// not approved, with a *[contract.NotApprovedError].
 	//
 	// The subscriptions of a session are restored on a new connection. While other sessions are
 	// subscribed to the URI over the same connection, resources/unsubscribe is not sent, and the
@@ -115,10 +116,14 @@ type Backends interface {
 	SharesProcess(backend, session string) bool
 	// DeniedBy returns a backend whose filters deny an entry with this name; "" if there is none.
 	DeniedBy(k catalog.Kind, name string) (backend string)
-	// Permits reports whether the configuration now permits the request to the backend. Each call
-	// is checked when it is sent; Permits is for suspended calls, which continue without being sent
-	// again.
-	Permits(backend string, r contract.BackendRequest) bool
+	// NotApproved returns a backend that hides a tool of this name because the tool is not
+	// approved, and the error of a call of this tool; nil = there is no such backend, or the
+	// profiles of the principal do not permit the tool.
+	NotApproved(p *principal.Principal, name string) (backend string, err error)
+	// Permits returns nil if the request may be sent to the backend now, and otherwise
+	// [contract.ErrForbidden] or a *[contract.NotApprovedError]. Each call is checked when it is
+	// sent; Permits is for suspended calls, which continue without being sent again.
+	Permits(backend string, r contract.BackendRequest) error
 	// SetLevel sets the session's log level at every backend that declares logging, now and on
 	// each new connection. It calls done once, when the connected backends have responded or a
 	// timeout has expired.

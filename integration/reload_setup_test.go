@@ -27,6 +27,7 @@ import (
 // runWeather is a server with a name and a version. WEATHER_NAME is the prefix of its tool
 // names, WEATHER_VERSION is in its responses. NAME_who returns "NAME VERSION PID" at once,
 // NAME_wait when the file in its argument path exists. WEATHER_TOOL adds a tool with that name.
+// WEATHER_TEXT is a file with the description of NAME_who, which is read for each list.
 func runWeather() int {
 	name, version, more := strings.TrimSuffix(os.Getenv("WEATHER_NAME"), "_"),
 		os.Getenv("WEATHER_VERSION"), os.Getenv("WEATHER_TOOL")
@@ -34,9 +35,15 @@ func runWeather() int {
 	if more != "" {
 		tools = append(tools, more)
 	}
-	var list []string
-	for _, t := range tools {
-		list = append(list, `{"name":"`+t+`","inputSchema":{"type":"object"}}`)
+	list := func() (all []string) {
+		for i, t := range tools {
+			description := ""
+			if text, err := os.ReadFile(os.Getenv("WEATHER_TEXT")); err == nil && i == 0 {
+				description = fmt.Sprintf(`"description":%q,`, text)
+			}
+			all = append(all, `{"name":"`+t+`",`+description+`"inputSchema":{"type":"object"}}`)
+		}
+		return all
 	}
 	who, _ := json.Marshal(fmt.Sprintf("%s %s %d", name, version, os.Getpid()))
 	var writing sync.Mutex
@@ -68,7 +75,7 @@ func runWeather() int {
 			reply(m.ID,
 				`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"weather","version":"1"}}`)
 		case m.Method == "tools/list":
-			reply(m.ID, `{"tools":[`+strings.Join(list, ",")+`]}`)
+			reply(m.ID, `{"tools":[`+strings.Join(list(), ",")+`]}`)
 		case m.Method == "tools/call" && m.Params.Name == name+"_wait":
 			go func() {
 				if !poll(waitTimeout,

@@ -20,6 +20,7 @@ import (
 	"mcpgateway/gateway"
 	"mcpgateway/internal/audit"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/config/pins"
 	"mcpgateway/internal/gctune"
 	"mcpgateway/internal/keyring"
 	"mcpgateway/internal/logging"
@@ -69,11 +70,13 @@ type runMode struct {
 	noRestart   bool // a backend that exits is not restarted
 	ignoreCache bool // lists in the cache are not used
 	loginPages  bool // clients are asked to open pages at which users log in to backends
+	// the lock file is read, and has no effect; the command reports its errors
+	ignoreLock bool
 }
 
 // open loads the configuration, changes it with tunes, and returns an app. It starts only the log.
-// It prints or logs warnings, and opens audit.file. It returns an error if the configuration is
-// invalid, if checkRecursion finds a loop, or if audit.file cannot be opened.
+// It prints or logs warnings, reads the lock file, and opens audit.file. It returns an error if the
+// configuration is invalid, if checkRecursion finds a loop, or if audit.file cannot be opened.
 func (c *cli) open(
 	ctx context.Context, m runMode, tunes ...configOverride,
 ) (*app, error) {
@@ -114,16 +117,24 @@ func (c *cli) open(
 		a.closers = append(a.closers, a.pages.close)
 		loginPage = a.pages.openPage
 	}
+	var lock *pins.Lock
+	all := cfg.Backends
+	if m.ignoreLock {
+		all = withoutPins(all)
+	} else {
+		lock = readLock(a.Source, a.log)
+	}
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.backends = backends.New(backends.Options{
 		StderrLevel:  stderrLevels[a.Config.Log.Stderr],
-		Backends:     cfg.Backends,
+		Backends:     all,
 		Catalog:      catalogOptions(cfg),
 		CatalogWait:  cfg.Catalog.Wait,
 		Profiles:     cfg.Profiles,
 		MaxMessage:   int(cfg.Limits.Message),
 		StateDir:     cfg.StateDir,
 		NameOwners:   a.previousNames,
+		Lock:         lock,
 		ProcessID:    reload.OwnProcess(),
 		HasExited:    reload.ProcessExited,
 		ClientInfo:   info,

@@ -11,6 +11,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/logging"
 )
 
@@ -23,8 +24,8 @@ func checkCommand(c *cli) *cobra.Command {
 		Long: `check loads and validates the configuration, starts every backend, lists its
 tools, and prints one row per backend. The exit code is 0 only if all backends work. The
 column PROBLEM also contains remarks about working backends, such as a glob that matches
-nothing, a tool that was omitted because it is unusable, or a tool that model APIs may
-reject. Below the rows, check lists the names whose backend has changed since the last run
+nothing, a tool that was omitted because it is unusable, a tool that model APIs may reject,
+or tools that are new or have changed since they were approved (gateway approve). Below the rows, check lists the names whose backend has changed since the last run
 of gateway serve with the same file. A run of check does not change the record of these
 names.
 
@@ -64,6 +65,7 @@ func remarks(mask *logging.Mask, s backends.Status) string {
 	if s.ContainerWarning != "" {
 		all = append(all, s.ContainerWarning)
 	}
+	all = append(all, pinRemarks(s)...)
 	for _, list := range []struct {
 		before, more string
 		issues       []catalog.Issue
@@ -80,6 +82,32 @@ func remarks(mask *logging.Mask, s backends.Status) string {
 		}
 	}
 	return maskedLine(mask, strings.Join(all, "; "))
+}
+
+// pinRemarks returns the remarks about tools that are not approved.
+func pinRemarks(s backends.Status) (all []string) {
+	effect := ""
+	if s.Pins.Mode == config.PinBlock {
+		effect = ", hidden"
+	}
+	for _, list := range []struct {
+		what  string
+		tools []string
+	}{{"new tools", s.Pins.New}, {"changed tools", s.Pins.Changed}} {
+		shown := list.tools[:min(len(list.tools), shownRemarks)]
+		if len(shown) == 0 {
+			continue
+		}
+		text := list.what + " (not approved" + effect + "): " + strings.Join(shown, ", ")
+		if more := len(list.tools) - len(shown); more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		all = append(all, text)
+	}
+	if all != nil {
+		all = append(all, "gateway approve "+s.Name+" shows and accepts changes")
+	}
+	return all
 }
 
 // printStatus prints one row per backend, a row with totals, and the names whose backend has
@@ -118,6 +146,9 @@ func printStatus(o *oneShot) error {
 		return err
 	}
 	for _, line := range transferLines(o.mask, o.backends.View().MovesSince(o.previousNames)) {
+		fmt.Fprintln(o.out, line)
+	}
+	for _, line := range approvedOwnerLines(o.mask, o.backends.MovedNames()) {
 		fmt.Fprintln(o.out, line)
 	}
 	all = enabled(all)

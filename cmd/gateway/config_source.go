@@ -70,7 +70,7 @@ func loadFrom(o config.Options) (*config.Loaded, error) {
 	if errs := auditFileConflicts(l); len(errs) > 0 {
 		return nil, errs
 	}
-	l.Warnings = append(l.Warnings, missingPaths(l)...)
+	l.Warnings = slices.Concat(l.Warnings, missingPaths(l), blockWithoutLock(l))
 	return l, nil
 }
 

@@ -32,6 +32,17 @@ func deniedError(a *app, name, only string) error {
 	}
 }
 
+// notApprovedError returns the error about a tool of this name that a backend hides because it is
+// not approved, nil if there is no such tool. If only is not "", other backends are ignored.
+func notApprovedError(a *app, name, only string) error {
+	backend, err := a.backends.NotApproved(nil, name)
+	if err == nil || only != "" && backend != only {
+		return nil
+	}
+	return hintedError{fmt.Errorf("backend %s: %s", backend, printable(err.Error())),
+		"gateway approve " + backend + " shows and accepts changes"}
+}
+
 // disabledError returns the error about the first disabled backend with a matching name, nil if
 // there is none.
 func disabledError(a *app, matches func(name string) bool) error {

@@ -173,3 +173,20 @@ func transferLines(mask *logging.Mask, moves []catalog.Move) (lines []string) {
 		"to another server. If you do not want that, change the order of the backends or set "+
 		"catalog.prefix to always. The next gateway serve logs these names once.")
 }
+
+// approvedOwnerLines returns lines for the user about names whose backend differs from the approved
+// one; nil = there are no such names.
+func approvedOwnerLines(mask *logging.Mask, moves []catalog.Move) (lines []string) {
+	all := catalog.Transfers(moves)
+	for _, t := range all[:min(len(all), maxTransfers)] {
+		line := fmt.Sprintf("%s %s: belongs to %s, and is approved for %s; "+
+			"gateway approve %s shows and accepts changes", t.Kind, reload.NameList(t.Names), t.To,
+			t.From, t.To)
+		lines = append(lines, maskedName(mask, line))
+	}
+	if more := len(all) - maxTransfers; more > 0 {
+		lines = append(lines,
+			fmt.Sprintf("%d more groups of names are approved for another backend", more))
+	}
+	return lines
+}

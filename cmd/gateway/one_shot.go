@@ -35,6 +35,13 @@ func openOneShot(
 		}
 	}
 	mode := runMode{noRestart: true, ignoreCache: ignoreCache}
+	return openOneShotMode(ctx, c, timeout, mode)
+}
+
+// openOneShotMode is openOneShot with another mode.
+func openOneShotMode(
+	ctx context.Context, c *cli, timeout startTimeout, mode runMode,
+) (*oneShot, error) {
 	a, err := c.open(ctx, mode, c.source.quietLog, stdioOnly)
 	if err != nil {
 		return nil, err

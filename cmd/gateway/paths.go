@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/config/pins"
 )
 
 // absolutePath returns the absolute path of a path relative to the working directory; "" stays "".
@@ -44,6 +45,7 @@ func auditFileConflicts(l *config.Loaded) (errs config.Errors) {
 	for _, file := range l.Files() {
 		refuse(file, "a file with secrets that the configuration refers to")
 	}
+	refuse(pins.PathOf(l.Source), "the lock file of the configuration")
 	refuse(c.TLS.Cert, "the same file as tls.cert")
 	refuse(c.TLS.Key, "the same file as tls.key")
 	if c.StateDir != "" && c.Auth.AutoToken() >= 0 {

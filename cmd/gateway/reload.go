@@ -6,24 +6,27 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/config/pins"
 	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/reload"
 )
 
-// runReloading calls work. Until work returns, it reloads the configuration from source and keeps
-// the record of names up to date.
+// runReloading calls work. Until work returns, it reloads the configuration from source, and keeps
+// the record of names and the lock file up to date.
 func (s *service) runReloading(
 	ctx context.Context, source *configSource, sighup <-chan struct{},
 	work func(context.Context) error,
 ) error {
+	lock := newLockKeeper(s.app)
 	o := reload.Options{
 		Initial:     s.Loaded,
 		Load:        source.reload,
 		Unchanged:   source.isUnchanged,
 		Flags:       source.flagKeys(),
+		LockPath:    pins.PathOf,
 		SearchPaths: config.SearchPaths(config.Options{Path: source.path}),
 		TrustDir:    trustStoreOf(source.state).dir,
-		Target:      reloadTarget{s},
+		Target:      reloadTarget{s, lock},
 		Certificate: &s.certificate,
 		Log:         s.log,
 	}
@@ -31,20 +34,24 @@ func (s *service) runReloading(
 		o.Server = reloadServer{s.http}
 	}
 	ctx, end := context.WithCancel(ctx)
-	var names sync.WaitGroup
-	names.Go(func() {
+	var records sync.WaitGroup
+	records.Go(func() { lock.run(ctx) })
+	records.Go(func() {
 		(&nameRecorder{
 			backends: s.backends, log: s.log, source: s.Source,
 			path: nameRecordPath(s.Config.StateDir, s.Source),
 		}).run(ctx)
 	})
-	defer names.Wait()
+	defer records.Wait()
 	defer end()
 	return reload.New(o).Run(ctx, sighup, work)
 }
 
 // A reloadTarget applies a reload to a service.
-type reloadTarget struct{ *service }
+type reloadTarget struct {
+	*service
+	lock *lockKeeper
+}
 
 // Tokens implements reload.Target.
 func (t reloadTarget) Tokens(l *config.Loaded, c *config.Config) ([]config.Token, error) {
@@ -75,6 +82,9 @@ func (t reloadTarget) ApplyBackends(
 		OnSlowStart: late,
 	})
 }
+
+// NoteLockChange implements reload.Target.
+func (t reloadTarget) NoteLockChange(source string) { t.lock.noteChange(source) }
 
 // NotReady implements reload.Target.
 func (t reloadTarget) NotReady(names map[string]bool) (notReady []string) {

@@ -13,7 +13,7 @@ import (
 func TestCheckListsOmittedTools(t *testing.T) {
 	mask := logging.NewMask("s3cret")
 	bad := catalog.Issue{Item: "bad\x1b[2J s3cret", Problem: "its inputSchema is not an object"}
-	s := backends.Status{Omitted: []catalog.Issue{bad}}
+	s := backends.Status{Findings: backends.Findings{Omitted: []catalog.Issue{bad}}}
 	if got, want := remarks(mask, s), "left out bad\uFFFD[2J ***: its inputSchema is not an object"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -32,10 +32,10 @@ func TestSCHEMA03_SCHEMA04_CheckListsToolsThatModelsMayReject(t *testing.T) {
 	odd := catalog.Issue{
 		Item: "t", Problem: "its inputSchema has anyOf at its top", Suspicious: true,
 	}
-	s := backends.Status{
+	s := backends.Status{Findings: backends.Findings{
 		Omitted:    []catalog.Issue{{Item: "bad", Problem: "it is not an object"}},
 		Suspicious: []catalog.Issue{odd},
-	}
+	}}
 	if got, want := remarks(mask, s), "left out bad: it is not an object; t: its inputSchema has anyOf at its top"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -101,7 +101,8 @@ func selectTools(a *app, backend string, args []string) ([]catalog.Entry, error)
 		return entries, nil
 	case len(named) == 0:
 		name := args[0]
-		err := cmp.Or(deniedError(a, name, backend), disabledError(a, hasBackendPrefix(a, name)))
+		err := cmp.Or(deniedError(a, name, backend), notApprovedError(a, name, backend),
+			disabledError(a, hasBackendPrefix(a, name)))
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,7 @@
 // Package atomicfile replaces files atomically: a reader gets the complete old or the complete new
 // content. The content is written to a temporary file in the same directory, which then replaces
-// the file. Only the owner can read and write the files. Missing directories are created with mode
-// 0700.
+// the file. Only the owner can read and write the files, unless Options.Mode is set. Missing
+// directories are created with mode 0700.
 package atomicfile
 
 import (
@@ -23,6 +23,9 @@ type Options struct {
 	// Temp is the pattern of the temporary file's name, as in [os.CreateTemp]. "" = the name of the
 	// file between a dot and a number.
 	Temp string
+	// Mode contains the permissions of a new file, whatever the umask is. A file that exists keeps
+	// its permissions. 0 = 0600 for both.
+	Mode fs.FileMode
 	// Check is called before the file is replaced. If it fails, the file stays as it is. nil =
 	// none.
 	Check func() error
@@ -41,7 +44,10 @@ func Write(path string, data []byte, o Options) error {
 	if err != nil {
 		return err
 	}
-	if o.Check != nil {
+	if o.Mode != 0 {
+		err = os.Chmod(temp, modeOf(path, o.Mode))
+	}
+	if err == nil && o.Check != nil {
 		err = o.Check()
 	}
 	if err == nil {
@@ -86,6 +92,14 @@ func target(path string) (string, error) {
 		return "", fmt.Errorf("%s is not a regular file", path)
 	}
 	return path, nil
+}
+
+// modeOf returns the permissions of the file at path, mode if there is no such file.
+func modeOf(path string, mode fs.FileMode) fs.FileMode {
+	if info, err := os.Stat(path); err == nil {
+		return info.Mode().Perm()
+	}
+	return mode
 }
 
 // writeTemp writes a new temporary file next to path, and returns its path.

@@ -166,3 +166,23 @@ func TestRecord(t *testing.T) {
 		t.Error("a file above the limit is read")
 	}
 }
+
+// With Mode, a new file has these permissions, whatever the umask is, and an existing file keeps
+// its own.
+func TestWriteWithMode(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no permissions of this kind")
+	}
+	path := filepath.Join(t.TempDir(), "x")
+	for _, want := range []os.FileMode{0o664, 0o600} {
+		if err := Write(path, []byte("a"), Options{Mode: 0o664}); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%v, %v, want %v", info, err, want)
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

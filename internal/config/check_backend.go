@@ -48,6 +48,7 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	c.headers(b.Headers, at+".headers.")
 	c.filter(b.Tools.Filter(), at+".tools")
 	c.globs(b.Tools.Confirm, at+".tools.confirm")
+	oneOf(c, at+".tools.pin", b.Tools.Pin, PinOff, PinWarn, PinBlock)
 	c.filter(b.Prompts, at+".prompts")
 	c.filter(b.Resources, at+".resources")
 }

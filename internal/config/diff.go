@@ -82,7 +82,8 @@ func (c BackendChange) effect(wasWrong, isWrong bool) Effect {
 // misconfigured is the key of [Backend.Misconfigured] in a digest.
 const misconfigured = "misconfigured"
 
-// isFilter reports whether a key of a backend restricts its tools, prompts or resources.
+// isFilter reports whether a key of a backend restricts its tools, prompts or resources; tools.pin
+// also restricts tools.
 func isFilter(key string) bool {
 	first, _, _ := strings.Cut(key, ".")
 	return first == "tools" || first == "prompts" || first == "resources"

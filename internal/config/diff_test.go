@@ -176,6 +176,11 @@ func TestDiffComparesAllFields(t *testing.T) {
 			v.Set(reflect.ValueOf(OAuth{ClientID: "y"}))
 		case ToolSettings:
 			v.Set(reflect.ValueOf(ToolSettings{Confirm: []string{"y"}}))
+			one := Backend{Name: "x", Tools: ToolSettings{Pin: "y"}}
+			pinned := Config{Backends: []Backend{one}}
+			if c := Diff(&old, &pinned); len(c.Changed) != 1 {
+				t.Errorf("tools.pin: %s", summary(c))
+			}
 		case Filter:
 			v.Set(reflect.ValueOf(Filter{Allow: []string{"y"}}))
 		default:

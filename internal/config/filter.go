@@ -102,7 +102,18 @@ type ToolSettings struct {
 	// Confirm contains globs like those of a Filter: a call of a matching tool runs only when the
 	// user of the client has confirmed it.
 	Confirm []string `koanf:"confirm"`
+	Pin     Pin      `koanf:"pin"`
 }
+
+// A Pin determines the effect of the lock file on a backend. The lock file contains the approved
+// definitions of tools, and the backend of each exposed name.
+type Pin string
+
+const (
+	PinOff   Pin = "off"   // the lock file has no effect
+	PinWarn  Pin = "warn"  // new and changed tools, and names of other backends, are logged
+	PinBlock Pin = "block" // new and changed tools are hidden, and names of other backends not used
+)
 
 // Filter returns the filter of the tools, by name.
 func (t ToolSettings) Filter() Filter { return Filter{t.Allow, t.Deny} }
@@ -128,7 +139,7 @@ func (b *Backend) Filters() Filters {
 }
 
 // WithoutRuntimeKeys returns the backend without the keys that can change while it runs: its
-// filters and instructions.
+// tools, prompts, resources and instructions.
 func (b Backend) WithoutRuntimeKeys() Backend {
 	b.Instructions = ""
 	b.Tools, b.Prompts, b.Resources = ToolSettings{}, Filter{}, Filter{}

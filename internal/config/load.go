@@ -294,6 +294,9 @@ func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 		if _, ok := given[at+"sharing"]; !ok {
 			b.Sharing = SharingAuto
 		}
+		if _, ok := given[at+"tools.pin"]; !ok {
+			b.Tools.Pin = PinWarn
+		}
 		if _, ok := given[at+"era"]; !ok {
 			b.Generation = GenerationAuto
 		}

@@ -50,7 +50,8 @@ type BackendResponse struct {
 	// Message is the response, a result or an error, under the id of the [BackendCall]. It is zero
 	// if Err is set.
 	Message wire.Message
-	// Err replaces the response: [ErrForbidden], a *[QuestionError], peer.ErrCancelled, a
+	// Err replaces the response: [ErrForbidden], a *[QuestionError], a *[NotApprovedError],
+	// peer.ErrCancelled, a
 	// *[TimeoutError], a *peer.BadResponseError, a *[wire.Error], or a *transport.CallLostError,
 	// which reports whether the backend may have acted upon the request. It may wrap
 	// [ErrQueueFull].
@@ -118,6 +119,12 @@ var ErrQueueFull = errors.New("busy")
 // ErrForbidden is the error of a call that was not sent because the configuration no longer permits
 // it.
 var ErrForbidden = errors.New("the configuration does not permit it")
+
+// A NotApprovedError is the error of a call that was not sent because tools.pin of its backend is
+// block, and the tool or its name is not approved. Its text says what to do.
+type NotApprovedError struct{ Reason string }
+
+func (e *NotApprovedError) Error() string { return e.Reason }
 
 // A TimeoutError is the error of a call that got no response in time. The backend may have acted
 // upon it.

@@ -41,6 +41,9 @@ type Target interface {
 	NotReady(names map[string]bool) []string
 	// RetryFailed makes failed backends start at once, and returns their names.
 	RetryFailed() []string
+	// NoteLockChange is called when the lock file of the configuration source may have changed. It
+	// does not wait until the file is read.
+	NoteLockChange(source string)
 }
 
 // An HTTPServer is the HTTP server of the gateway.
@@ -50,14 +53,17 @@ type HTTPServer interface {
 	UpdateAccess(c *config.Config, tokens []config.Token)
 }
 
-// Options are the dependencies of a Reloader. Flags, SearchPaths, TrustDir and Server are optional.
+// Options are the dependencies of a Reloader. Flags, LockPath, SearchPaths, TrustDir and Server are
+// optional.
 type Options struct {
 	Initial *config.Loaded // the configuration that the gateway was started with
 	Load    func(ctx context.Context, path string, local bool) (*config.Loaded, error)
 	// Unchanged reports whether Load would read the same text again, from the file and from the
 	// files that the file refers to.
-	Unchanged   func(*config.Loaded) bool
-	Flags       []string // keys set by the command line
+	Unchanged func(*config.Loaded) bool
+	Flags     []string // keys set by the command line
+	// path of the lock file of a configuration, "" = none; nil = there are no lock files
+	LockPath    func(source string) string
 	SearchPaths []string // files to look for while there is no configuration file
 	TrustDir    string   // directory of the approvals, "" = none
 	Target      Target
@@ -173,6 +179,9 @@ func (r *Reloader) watchFiles() {
 		files = append(files, r.current.TLS.Cert, r.current.TLS.Key)
 	}
 	files = append(files, r.lastRead.Files()...)
+	if r.LockPath != nil && r.LockPath(r.source) != "" {
+		files = append(files, r.LockPath(r.source))
+	}
 	// A new approval causes a reload.
 	if r.source == "" && r.TrustDir != "" || r.local && isDir(r.TrustDir) {
 		files = append(files, r.TrustDir)
@@ -209,6 +218,7 @@ func isMissingOrEmpty(path string) bool {
 // case.
 func (r *Reloader) reload(ctx context.Context, requested bool) {
 	began := time.Now()
+	r.noteLockChange()
 	if requested {
 		r.awaitContent(ctx)
 	} else if r.isUnchanged() {
@@ -250,6 +260,14 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 			"changed", strings.Join(changes.NeedRestart, ", "))
 	}
 	r.needRestart = changes.NeedRestart
+}
+
+// noteLockChange tells the target that the lock file may have changed. Approvals apply even while
+// the configuration is invalid, and while a reload waits for backends.
+func (r *Reloader) noteLockChange() {
+	if r.source != "" {
+		r.Target.NoteLockChange(r.source)
+	}
 }
 
 // isUnchanged reports whether the configuration file certainly has the content that was read last.
@@ -531,6 +549,7 @@ func (r *Reloader) applyBackends(ctx context.Context) error {
 			}
 		case <-r.watcher.changed:
 			r.queued = max(r.queued, fileChanged)
+			r.noteLockChange()
 			if r.isNewer(ctx) {
 				endWait()
 			}
