@@ -231,3 +231,31 @@ func TestViewsOfProfilesAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A client whose profiles do not permit a tool is not told that the tool is hidden, and the call of
+// a permitted one that is hidden is refused.
+func TestHiddenToolsOfProfiles(t *testing.T) {
+	one := legacyBackends("a")
+	one[0].Tools.Pin = config.PinBlock
+	o := backends.Options{Backends: one, Profiles: map[string]config.Profile{
+		"few": toolsProfile("mine")}}
+	withHarness(t, o, func(t *testing.T, h *harness) {
+		h.nextProcess("a").ServeStartup("mine", "theirs")
+		synctest.Wait()
+		who := withProfiles("few")
+		h.Set.OpenSession("s", who, nil, false)
+		defer h.CloseSession("s")
+		if backend, err := h.NotApproved(who, "theirs"); err != nil {
+			t.Errorf("%s: %v", backend, err)
+		}
+		if _, err := h.NotApproved(who, "a__mine"); err == nil {
+			t.Error("no reason for a permitted tool that is hidden")
+		}
+		if got := h.namesFor(who); got != "" {
+			t.Errorf("listed %s", got)
+		}
+		h.sendTo("a", "tools/call", `{"name":"theirs"}`).wantForbidden(t, "a tool of others")
+		h.sendTo("a", "tools/call", `{"name":"mine"}`).wantNotApproved(t, 
+			strings.ReplaceAll(newReason, "tool new", "tool mine"))
+	})
+}
