@@ -255,7 +255,7 @@ func TestHiddenToolsOfProfiles(t *testing.T) {
 			t.Errorf("listed %s", got)
 		}
 		h.sendTo("a", "tools/call", `{"name":"theirs"}`).wantForbidden(t, "a tool of others")
-		h.sendTo("a", "tools/call", `{"name":"mine"}`).wantNotApproved(t, 
+		h.sendTo("a", "tools/call", `{"name":"mine"}`).wantNotApproved(t,
 			strings.ReplaceAll(newReason, "tool new", "tool mine"))
 	})
 }
