@@ -3,6 +3,7 @@ package oidctest
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -32,6 +34,17 @@ type ServerOptions struct {
 	KeySet bool
 	// Sessions makes it a server of the legacy generation only, with sessions.
 	Sessions bool
+	// HTTPSSE makes it a server of the transport HTTP+SSE.
+	HTTPSSE bool
+	// Resumable makes the streams of a server with Sessions resumable: their events have ids.
+	Resumable bool
+	// Delay is the duration of each execution of a tool.
+	Delay time.Duration
+	// EchoToken adds the access token of a call to its result.
+	EchoToken bool
+	// Wrap replaces the handler of the MCP endpoint, which checks the token, by another one that
+	// may call it; nil = no change.
+	Wrap func(http.Handler) http.Handler
 	// RootMetadata serves the metadata at the root, for the origin as the resource, and not at the
 	// path of the MCP endpoint.
 	RootMetadata bool
@@ -55,9 +68,10 @@ type Call struct {
 // arguments {"id": string, "text": string} and returns the JSON object {"tool", "id", "text",
 // "user"} as text. Its methods may be called concurrently.
 type ProtectedServer struct {
-	options ServerOptions
-	server  *httptest.Server
-	mcp     http.Handler
+	options  ServerOptions
+	server   *httptest.Server
+	endpoint http.Handler // of the MCP endpoint
+	mcp      http.Handler // of requests with a valid token
 
 	mu       sync.Mutex
 	validate *validator // of the current provider
@@ -80,8 +94,19 @@ func NewServer(t testing.TB, p *Provider, o ServerOptions) *ProtectedServer {
 		options: o, users: make(map[string]string), refused: make(map[int]int),
 	}
 	tools := s.newMCPServer()
-	s.mcp = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return tools },
-		&mcp.StreamableHTTPOptions{Stateless: !o.Sessions})
+	get := func(*http.Request) *mcp.Server { return tools }
+	streamable := &mcp.StreamableHTTPOptions{Stateless: !o.Sessions}
+	if o.Resumable {
+		streamable.EventStore = mcp.NewMemoryEventStore(nil)
+	}
+	s.mcp = mcp.NewStreamableHTTPHandler(get, streamable)
+	if o.HTTPSSE {
+		s.mcp = mcp.NewSSEHandler(get, nil)
+	}
+	s.endpoint = http.HandlerFunc(s.serveMCP)
+	if o.Wrap != nil {
+		s.endpoint = o.Wrap(s.endpoint)
+	}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.server.Close)
 	t.Cleanup(s.server.CloseClientConnections) // first, so that streams end
@@ -147,7 +172,7 @@ func (s *ProtectedServer) serve(w http.ResponseWriter, r *http.Request) {
 	case metadata:
 		s.serveMetadata(w)
 	case mcpPath:
-		s.serveMCP(w, r)
+		s.endpoint.ServeHTTP(w, r)
 	default:
 		http.NotFound(w, r)
 	}
@@ -194,7 +219,8 @@ func (s *ProtectedServer) serveMCP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, http.StatusUnauthorized, "", s.options.Scopes)
 		return
 	}
-	info, err := s.currentValidator().check(r.Context(), token)
+	// A request that ends meanwhile must not look like one with an invalid token.
+	info, err := s.currentValidator().check(context.WithoutCancel(r.Context()), token)
 	s.note(token, info.user)
 	if err != nil {
 		s.refuse(w, http.StatusUnauthorized, "invalid_token", s.options.Scopes)

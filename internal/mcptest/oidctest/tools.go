@@ -3,6 +3,7 @@ package oidctest
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -20,10 +21,21 @@ func (s *ProtectedServer) newMCPServer() *mcp.Server {
 		tool := &mcp.Tool{Name: name, Description: "Returns its arguments and the user."}
 		mcp.AddTool(server, tool, func(_ context.Context, r *mcp.CallToolRequest,
 			in callArguments) (*mcp.CallToolResult, any, error) {
-			c := s.execute(name, in.ID, bearer(r.Extra.Header))
-			text, err := json.Marshal(map[string]string{
+			token := ""
+			if r.Extra != nil { // absent over HTTP+SSE
+				token = bearer(r.Extra.Header)
+			}
+			c := s.execute(name, in.ID, token)
+			if s.options.Delay > 0 {
+				<-time.After(s.options.Delay)
+			}
+			result := map[string]string{
 				"tool": c.Tool, "id": c.ID, "text": in.Text, "user": c.User,
-			})
+			}
+			if s.options.EchoToken {
+				result["token"] = token
+			}
+			text, err := json.Marshal(result)
 			return &mcp.CallToolResult{
 				Content: []mcp.Content{&mcp.TextContent{Text: string(text)}},
 			}, nil, err
