@@ -127,6 +127,11 @@ func login(ctx context.Context, c *cli, name string, noBrowser bool, timeout sta
 		return err
 	}
 	o := &oneShot{app: a, stdio: c.stdio, timeout: timeout}
+	if auth.ClientCredentials {
+		a.close()
+		return hintedError{fmt.Errorf("backend %s needs no login", name),
+			"with oauth.grant: client_credentials nobody needs to log in"}
+	}
 	if !a.logins.IsPersistent() {
 		a.close()
 		return hintedError{errors.New("a login cannot be stored without a state directory"),

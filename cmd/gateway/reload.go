@@ -90,7 +90,8 @@ func (t reloadTarget) NoteLockChange(source string) { t.lock.noteChange(source) 
 func (t reloadTarget) NotReady(names map[string]bool) (notReady []string) {
 	for _, s := range t.backends.Status() {
 		switch s.State {
-		case backends.Starting, backends.BackingOff, backends.BreakerOpen, backends.Misconfigured:
+		case backends.Starting, backends.BackingOff, backends.BreakerOpen, backends.Misconfigured,
+			backends.NeedsLogin:
 			if names[s.Name] {
 				notReady = append(notReady, s.Name+" ("+string(s.State)+")")
 			}
