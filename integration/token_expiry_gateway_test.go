@@ -192,3 +192,44 @@ func TestAccessTokenIsRefreshedBeforeItExpires_RunningGateway(t *testing.T) {
 	}
 	t.Logf("longest call: %v", longest)
 }
+
+// While the authorization server is down, calls fail with the reason, and nobody has to log in.
+// When it is back, the login is used again.
+func TestAuthorizationServerThatIsDown_RunningGateway(t *testing.T) {
+	t.Parallel()
+	p := newProtected(t, oidctest.Options{}, oidctest.ServerOptions{})
+	s := newSetup(t, nil, demo, p.backend("notes"))
+	s.logIn("notes")
+	gw := s.start()
+	gw.initialize("2025-11-25")
+	awaitCalls(t, gw, "read", `{}`)
+	down := oidctest.Fault{Status: http.StatusServiceUnavailable}
+	for _, e := range []oidctest.Endpoint{oidctest.TokenEndpoint, oidctest.OAuthMetadata} {
+		p.provider.SetFault(e, down)
+	}
+	p.provider.ExpireAccessTokens()
+	for i := range 50 {
+		m := callTool(gw, "read", `{"id":"down"}`)
+		if text := string(m.Error); !strings.Contains(text, "refresh the access token") ||
+			!strings.Contains(text, "503") || strings.Contains(text, "gateway login") {
+			t.Errorf("call %d: %s", i, m.Raw)
+		}
+		if m := callTool(gw, "now", `{}`); m.Result == nil {
+			t.Errorf("the other backend: %s", m.Raw)
+		}
+	}
+	if n := p.provider.Refreshes(); n > 3 {
+		t.Errorf("%d refreshes", n)
+	}
+	r := s.run("check")
+	r.expect(t, 1, "refresh the access token")
+	if strings.Contains(r.out, "needs login") {
+		t.Errorf("gateway check: %s", r.out)
+	}
+	p.provider.ClearFaults()
+	awaitCalls(t, gw, "read", `{"id":"up"}`)
+	s.run("check").expect(t, 0)
+	if strings.Contains(gw.logs(), "needs a login") || p.Executions("down") != 0 {
+		t.Errorf("%d calls ran; log:\n%s", p.Executions("down"), gw.logs())
+	}
+}
