@@ -274,3 +274,53 @@ func TestLoginsInMemoryHaveALockEach(t *testing.T) {
 	other()
 	unlock()
 }
+
+// Somebody logs in while an attempt finds out that a login is needed.
+func TestLoginDuringAnAttemptCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var needs []*LoginError
+		c := w.client(t, Options{OnNeedsLogin: func(e *LoginError) { needs = append(needs, e) }})
+		l := begin(t, c)
+		asked, answer := make(chan struct{}), make(chan struct{})
+		w.handlers[issuerURL+oauthMeta] = func(rw http.ResponseWriter, _ *http.Request) {
+			close(asked)
+			<-answer
+			respond(rw, http.StatusOK, w.metadata)
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			if again, err := w.refused(c, "", http.StatusUnauthorized); !again || err != nil {
+				t.Errorf("refused: %v, %v", again, err)
+			}
+		})
+		<-asked
+		if err := l.Finish(context.Background(), w.approve(t, l)); err != nil {
+			t.Fatal(err)
+		}
+		close(answer)
+		all.Wait()
+		c.RequireLogin(c.loginError("of an earlier token"))
+		if c.NeedsLogin() != nil || len(needs) != 0 {
+			t.Errorf("needs %v, noted %v", c.NeedsLogin(), needs)
+		}
+	})
+}
+
+// The lifetime that a server states may be wrong, and too short for any use.
+func TestTokensThatExpireAtOnceAreUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.lifetime = -1
+		c := w.client(t, Options{})
+		w.logIn(t, c)
+		for range 10 * maxAttempts {
+			if token(t, c) == "" {
+				t.Fatal("no token")
+			}
+		}
+		if n := w.requestsTo("POST", issuerURL+"/token"); n > maxAttempts+1 {
+			t.Errorf("%d token requests", n)
+		}
+	})
+}

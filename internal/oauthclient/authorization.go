@@ -56,13 +56,14 @@ type Authorization struct {
 	key      string // in the Store
 	attempts attempts
 
-	mu        sync.Mutex
-	grant     *Grant // nil = none
-	version   version
-	checkedAt time.Time // when version was compared with the Store
-	challenge challenge // of the last response that was refused
-	needs     *LoginError
-	changed   chan struct{} // closed and replaced when there is another grant
+	mu         sync.Mutex
+	grant      *Grant // nil = none
+	generation int    // of its access token: the number of changes
+	version    version
+	checkedAt  time.Time // when version was compared with the Store
+	challenge  challenge // of the last response that was refused
+	needs      *LoginError
+	changed    chan struct{} // closed and replaced when there is another grant
 }
 
 // New returns an Authorization. It reads nothing and sends nothing. URL must be valid.
@@ -99,6 +100,8 @@ type LoginError struct {
 	Backend string
 	Reason  string   // why; a text without secrets
 	Scopes  []string // the scopes that are missing; nil = all
+
+	generation int // of the access token for which it is the reason
 }
 
 func (e *LoginError) Error() string {
@@ -164,8 +167,11 @@ func (a *Authorization) setLocked(g *Grant, v version) {
 	if g != nil {
 		a.mask(g.Secrets.Access, g.Secrets.Refresh, g.Secrets.ClientSecret)
 	}
+	if a.grant.access() != g.access() {
+		a.generation++
+	}
 	a.grant, a.version = g, v
-	if g != nil && g.Secrets.Access != "" {
+	if g.access() != "" {
 		a.needs = nil
 	}
 	close(a.changed)
@@ -209,14 +215,14 @@ func (a *Authorization) Token(ctx context.Context) (string, error) {
 		return g.Secrets.Access, nil
 	}
 	old := g.Secrets.Access
-	refresh := func(ctx context.Context) error {
-		return a.noteLogin(a.refresh(ctx, old))
-	}
+	refresh := a.notingLogin(func(ctx context.Context) error { return a.refresh(ctx, old) })
 	if !g.expired(time.Now()) {
 		a.attempts.begin(old, refresh)
 		return old, nil
 	}
-	if err := a.attempts.share(ctx, old, refresh); err != nil {
+	if err := a.attempts.share(ctx, old, refresh); errors.Is(err, errTooOften) {
+		return old, nil // the server decides whether it has expired
+	} else if err != nil {
 		return "", err
 	}
 	if g, err = a.current(false); err != nil || g == nil {
@@ -261,13 +267,11 @@ func (a *Authorization) Refused(ctx context.Context, token string, resp *http.Re
 	case isForbidden && g != nil:
 		err = a.stepUp(ctx, g, token, ch)
 	default:
-		err = a.attempts.share(ctx, token, func(ctx context.Context) error {
-			err := a.reauthorize(ctx, token, ch)
-			if isForbidden { // only this request needs a login
-				return err
-			}
-			return a.noteLogin(err)
-		})
+		obtain := func(ctx context.Context) error { return a.reauthorize(ctx, token, ch) }
+		if !isForbidden { // else only this request needs a login
+			obtain = a.notingLogin(obtain)
+		}
+		err = a.attempts.share(ctx, token, obtain)
 	}
 	if errors.Is(err, errNotOAuth) || errors.Is(err, errTooOften) {
 		return false, nil
@@ -275,22 +279,48 @@ func (a *Authorization) Refused(ctx context.Context, token string, resp *http.Re
 	return err == nil, err
 }
 
-// RequireLogin records that no request can succeed because of why, until there is another grant:
+// RequireLogin records that no request can succeed because of why, until there is another token:
 // NeedsLogin returns why. It is called when the server refuses a connection that needs more rights.
-func (a *Authorization) RequireLogin(why *LoginError) { _ = a.noteLogin(why) }
+func (a *Authorization) RequireLogin(why *LoginError) { a.noteLogin(why) }
 
-// noteLogin returns err. If err is a *LoginError, NeedsLogin returns it from now on.
-func (a *Authorization) noteLogin(err error) error {
-	if login, is := errors.AsType[*LoginError](err); is {
-		a.mu.Lock()
-		begins := a.needs == nil
-		a.needs = login
-		a.mu.Unlock()
-		if begins {
-			a.OnNeedsLogin(login)
+// notingLogin returns obtain with one addition: if it fails with a *LoginError, NeedsLogin returns
+// that from now on.
+func (a *Authorization) notingLogin(
+	obtain func(context.Context) error,
+) func(context.Context) error {
+	return func(ctx context.Context) error {
+		generation := a.currentGeneration()
+		err := obtain(ctx)
+		if login, is := errors.AsType[*LoginError](err); is {
+			login.generation = generation
+			if !a.noteLogin(login) {
+				return nil
+			}
 		}
+		return err
 	}
-	return err
+}
+
+func (a *Authorization) currentGeneration() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.generation
+}
+
+// noteLogin lets NeedsLogin return why from now on. It reports false, and does nothing, if somebody
+// has logged in since.
+func (a *Authorization) noteLogin(why *LoginError) bool {
+	a.mu.Lock()
+	isLate := a.grant.access() != "" && a.generation != why.generation
+	begins := a.needs == nil
+	if !isLate {
+		a.needs = why
+	}
+	a.mu.Unlock()
+	if begins && !isLate {
+		a.OnNeedsLogin(why)
+	}
+	return !isLate
 }
 
 // reauthorize obtains a token in place of one that was refused, "" = none. It fetches the metadata
@@ -341,6 +371,7 @@ func (a *Authorization) isUnconfigured() bool {
 // stepUp obtains a token with the scopes of a challenge insufficient_scope, in addition to those
 // that were granted. With client credentials it asks for them; otherwise somebody has to log in.
 func (a *Authorization) stepUp(ctx context.Context, g *Grant, token string, ch challenge) error {
+	generation := a.currentGeneration()
 	if isSubset(ch.scopes, g.Scopes) {
 		return fmt.Errorf("the server refuses the granted scopes %s", shownScopes(g.Scopes))
 	}
@@ -357,7 +388,7 @@ func (a *Authorization) stepUp(ctx context.Context, g *Grant, token string, ch c
 		a.Log.Warn("missing scopes not stored", "err", err)
 	}
 	login := a.loginError("missing scopes: " + shownScopes(ch.scopes))
-	login.Scopes = ch.scopes
+	login.Scopes, login.generation = ch.scopes, generation
 	return login
 }
 

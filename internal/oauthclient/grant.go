@@ -90,6 +90,14 @@ func (g Grant) withToken(t *oauth2.Token, requested []string, now time.Time) *Gr
 	return &g
 }
 
+// access returns the access token; "" = none. g may be nil.
+func (g *Grant) access() string {
+	if g == nil {
+		return ""
+	}
+	return g.Secrets.Access
+}
+
 // fresh reports whether the access token can be used without a refresh.
 func (g *Grant) fresh(now time.Time) bool {
 	return g.Secrets.Access != "" &&

@@ -155,7 +155,7 @@ func (w *world) token(rw http.ResponseWriter, form url.Values) {
 	if scope != "" {
 		token["scope"] = scope
 	}
-	if w.lifetime > 0 {
+	if w.lifetime != 0 {
 		token["expires_in"] = w.lifetime
 	}
 	if w.refresh && form.Get("grant_type") != "client_credentials" {
