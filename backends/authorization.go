@@ -30,7 +30,7 @@ func newBackendLogin(b *Backend) *backendLogin {
 	tls, _ := httpclient.ClientTLS(c.TLS).Config() // dial reports an error
 	auth, err := oauthclient.New(oauthclient.Options{
 		Name: c.Name, URL: c.URL, TLS: tls, Store: s.Logins, Log: b.outputLog,
-		OnSecret: s.OnSecret, OnNeedsLogin: l.onNeedsLogin, Go: b.lifetime.goWorker,
+		OnSecret: l.onSecret, OnNeedsLogin: l.onNeedsLogin, Go: b.lifetime.goWorker,
 		ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
 		ClientMetadataURL: c.OAuth.ClientMetadataURL,
 		ClientCredentials: c.OAuth.Grant == config.GrantClientCredentials,
@@ -42,6 +42,13 @@ func newBackendLogin(b *Backend) *backendLogin {
 	}
 	l.Authorization = auth
 	return l
+}
+
+// onSecret is called with each secret of the login before its use.
+func (l *backendLogin) onSecret(secret string) {
+	if report := l.b.set.OnSecret; report != nil {
+		report(l.b.cfg.Name, secret)
+	}
 }
 
 // onNeedsLogin is called when the backend begins to need a login. The backend connects, or lists

@@ -92,7 +92,7 @@ type Options struct {
 		login *oauthclient.Authorization) (url string, done <-chan struct{}, err error)
 	// called with each access token and client secret before its use, so that it can be masked; nil
 	// = not called
-	OnSecret func(secret string)
+	OnSecret func(backend, secret string)
 	Log      *slog.Logger
 	// log level of the lines that backends write to stderr
 	StderrLevel slog.Level

@@ -146,7 +146,7 @@ func (c *cli) open(
 		SingleClient: cfg.Listen == "",
 		Logins:       a.logins,
 		LoginPage:    loginPage,
-		OnSecret:     func(secret string) { a.mask.AddToken(secret) },
+		OnSecret:     func(backend, secret string) { a.mask.AddToken("backend "+backend, secret) },
 		Log:          a.log,
 
 		StartParallel: cfg.Limits.StartParallel,

@@ -36,7 +36,8 @@ type loginServer struct {
 }
 
 func newLoginPages(mask *logging.Mask) *loginPages {
-	p := &loginPages{servers: make(map[int]*loginServer), onSecret: mask.AddToken}
+	p := &loginPages{servers: make(map[int]*loginServer),
+		onSecret: func(id string) { mask.AddToken("page", id) }}
 	p.StartPages = loginpage.NewStartPages(p.base, mask.String)
 	return p
 }

@@ -35,21 +35,28 @@ type Mask struct {
 
 // maskState is the immutable state of a Mask.
 type maskState struct {
-	current          []string // current values
-	past             []string // earlier values, the latest first
-	tokens           []string // values of AddToken, the latest first
-	encodings        []string // all encodings of the current and past values
-	decodedEncodings []string // encodings as they appear in a decoded text, where + is a space
+	current          []string      // current values
+	past             []string      // earlier values, the latest first
+	tokens           []maskedToken // values of AddToken, the latest first
+	encodings        []string      // all encodings of the current and past values
+	decodedEncodings []string      // encodings as they appear in a decoded text, where + is a space
 
 	// filter of encodings, and of the texts that findCredentials searches for
 	encodingsFilter *prefixFilter
 	decodedFilter   *prefixFilter // filter of decodedEncodings
 }
 
-// maxPast is the number of earlier values that a Mask keeps, and maxTokens the number of tokens.
+// A maskedToken is a value of AddToken.
+type maskedToken struct{ owner, text string }
+
+// maxPast is the number of earlier values that a Mask keeps. maxTokens and maxTokenBytes bound the
+// tokens of one owner, so that no owner removes the tokens of others, and maxAllTokens bounds all
+// tokens.
 const (
-	maxPast   = 256
-	maxTokens = 512
+	maxPast       = 256
+	maxTokens     = 64
+	maxTokenBytes = 256 << 10
+	maxAllTokens  = 512
 )
 
 // NewMask returns a Mask for these values.
@@ -70,15 +77,48 @@ func (m *Mask) Add(values ...string) {
 }
 
 // AddToken adds a value that will be replaced by others again and again, such as an access token.
-// The latest 512 tokens are masked.
-func (m *Mask) AddToken(token string) {
+// The latest 64 tokens of an owner, for example a backend, are masked.
+func (m *Mask) AddToken(owner, text string) {
+	added := maskedToken{owner, text}
+	if m.touchToken(added) {
+		return
+	}
 	m.update(func(old maskState) maskState {
-		tokens := slices.DeleteFunc(slices.Clone(old.tokens),
-			func(known string) bool { return known == token })
-		tokens = slices.Insert(tokens, 0, token)
 		return maskState{current: old.current, past: old.past,
-			tokens: tokens[:min(len(tokens), maxTokens)]}
+			tokens: boundTokens(slices.Insert(slices.Clone(old.tokens), 0, added))}
 	})
+}
+
+// touchToken makes a token the latest, and reports whether it was known.
+func (m *Mask) touchToken(t maskedToken) bool {
+	for {
+		old := m.secrets.Load()
+		if old == nil || !slices.Contains(old.tokens, t) {
+			return false
+		}
+		next := *old
+		next.tokens = slices.DeleteFunc(slices.Clone(old.tokens),
+			func(known maskedToken) bool { return known == t })
+		next.tokens = slices.Insert(next.tokens, 0, t)
+		if m.secrets.CompareAndSwap(old, &next) {
+			return true
+		}
+	}
+}
+
+// boundTokens removes the oldest tokens of the owner of the first one, and the oldest tokens of
+// all, until the bounds are met.
+func boundTokens(all []maskedToken) []maskedToken {
+	count, length := 0, 0
+	all = slices.DeleteFunc(all, func(t maskedToken) bool {
+		if t.owner != all[0].owner {
+			return false
+		}
+		count++
+		length += len(t.text)
+		return count > 1 && (count > maxTokens || length > maxTokenBytes)
+	})
+	return all[:min(len(all), maxAllTokens)]
 }
 
 // SetSecrets replaces the values given to NewMask and Add. The latest 256 earlier values are still
@@ -107,8 +147,11 @@ func (m *Mask) update(change func(old maskState) maskState) {
 			return present || again
 		})
 		next.past = next.past[:min(len(next.past), maxPast)]
-		for _, v := range slices.Concat(next.current, next.past, next.tokens) {
+		for _, v := range slices.Concat(next.current, next.past) {
 			next.encodings = appendEncodings(next.encodings, v)
+		}
+		for _, t := range next.tokens {
+			next.encodings = appendEncodings(next.encodings, t.text)
 		}
 		slices.Sort(next.encodings)
 		next.encodings = slices.Compact(next.encodings)

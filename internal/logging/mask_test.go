@@ -187,22 +187,44 @@ func TestMaskKeepsPastSecrets(t *testing.T) {
 
 func TestMaskKeepsTheLatestTokens(t *testing.T) {
 	mask := logging.NewMask("configured-secret")
+	mask.AddToken("another backend", "token-of-another.")
 	for i := range 600 {
-		mask.AddToken("token-number-" + strconv.Itoa(i) + ".")
-		mask.AddToken("token-in-use.")
+		mask.AddToken("backend", "token-number-"+strconv.Itoa(i)+".")
+		mask.AddToken("backend", "token-in-use.")
 	}
 	mask.SetSecrets("another-secret")
 	for text, want := range map[string]string{
+		"token-of-another.": "***",
 		"token-in-use.":     "***",
 		"token-number-599.": "***",
-		"token-number-89.":  "***",              // the last of 512
-		"token-number-88.":  "token-number-88.", // one more
+		"token-number-537.": "***",               // the last of 64
+		"token-number-536.": "token-number-536.", // one more
 		"another-secret":    "***",
 		"configured-secret": "***",
 	} {
 		if got := mask.String(text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
+	}
+}
+
+func TestMaskBoundsTheTokensByLengthAndNumber(t *testing.T) {
+	mask := logging.NewMask()
+	long := func(i int) string { return strconv.Itoa(i) + strings.Repeat("x", 64<<10-3) + "." }
+	for i := range 8 {
+		mask.AddToken("malicious", long(i))
+	}
+	if mask.String(long(7)) != "***" || mask.String(long(4)) != "***" {
+		t.Error("the latest tokens are not masked")
+	}
+	if mask.String(long(3)) == "***" {
+		t.Error("more than 256 KiB of tokens are masked")
+	}
+	for i := range 600 {
+		mask.AddToken("backend-"+strconv.Itoa(i), "token-number-"+strconv.Itoa(i)+".")
+	}
+	if mask.String("token-number-88.") != "***" || mask.String("token-number-87.") == "***" {
+		t.Error("not the latest 512 tokens are masked")
 	}
 }
 
