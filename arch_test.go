@@ -46,10 +46,11 @@ var allowedImports = map[string][]string{
 		"internal/transport/http1", "internal/wire",
 	},
 	"internal/httpserver": {"internal/principal", "internal/protocol", "internal/quota",
-		"internal/text", "internal/transport", "internal/wire"},
-	"idmap":             {},
-	"internal/contract": {"internal/wire"},
-	"internal/peer":     {"idmap", "internal/protocol", "internal/transport", "internal/wire"},
+		"internal/resourceserver", "internal/text", "internal/transport", "internal/wire"},
+	"internal/resourceserver": {"internal/principal", "internal/wire"},
+	"idmap":                   {},
+	"internal/contract":       {"internal/wire"},
+	"internal/peer":           {"idmap", "internal/protocol", "internal/transport", "internal/wire"},
 	// the engine: gateway and backends do not import each other
 	"gateway/internal/mrtr": {
 		"catalog", "internal/contract", "internal/peer", "internal/principal", "internal/protocol",
@@ -121,7 +122,7 @@ var allowedImports = map[string][]string{
 		"internal/keyring",
 		"internal/logging", "internal/loginpage", "internal/oauthclient",
 		"internal/peer", "internal/principal", "internal/procgroup", "internal/protocol",
-		"internal/reload",
+		"internal/reload", "internal/resourceserver",
 		"internal/secretcmd",
 		"internal/text", "internal/transport", "internal/wire",
 	},
@@ -151,7 +152,7 @@ var allowedTools = map[string][]string{
 var allowedModules = map[string][]string{
 	"github.com/coreos/go-oidc":             {},
 	"github.com/fsnotify/fsnotify":          {"internal/reload"},
-	"github.com/go-jose/go-jose":            {},
+	"github.com/go-jose/go-jose":            {"internal/mcptest/oidctest", "internal/resourceserver"},
 	"github.com/go-viper/mapstructure":      {"internal/config"},
 	"github.com/google/go-cmp":              {},
 	"github.com/google/jsonschema-go":       {},
@@ -178,7 +179,7 @@ var allowedModules = map[string][]string{
 	"golang.org/x/sys": {"cmd/gateway", "integration/bench", "internal/procgroup",
 		"internal/transport"},
 	"golang.org/x/term":  {"cmd/gateway", "internal/reload"},
-	"golang.org/x/time":  {"backends/internal/loglimit"},
+	"golang.org/x/time":  {"backends/internal/loglimit", "internal/resourceserver"},
 	"golang.org/x/tools": {"internal/mcptest"},
 }
 
@@ -205,6 +206,7 @@ var allowedStd = map[string][]string{
 		"gateway/internal/mrtr", "internal/audit", "internal/config",
 		"internal/config/internal/node", "internal/config/pins",
 		"internal/demo", "internal/logging", "internal/oauthclient", "internal/reload",
+		"internal/resourceserver",
 		"internal/secrets", "internal/wire",
 	},
 	"crypto/tls": {
@@ -217,7 +219,7 @@ var allowedStd = map[string][]string{
 		"internal/oauthclient", "internal/secrets", "internal/transport/http1", "internal/transport/httpclient",
 	},
 	"net/http": {"backends", "cmd/gateway", "internal/httpserver", "internal/loginpage",
-		"internal/oauthclient", "internal/transport/http1",
+		"internal/oauthclient", "internal/resourceserver", "internal/transport/http1",
 		"internal/transport/httpclient"},
 	"os/exec": {"internal/config/internal/dialect", "internal/loginpage", "internal/procgroup",
 		"internal/secretcmd",

@@ -7,7 +7,6 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/config/pins"
-	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/reload"
 )
 
@@ -31,7 +30,7 @@ func (s *service) runReloading(
 		Log:         s.log,
 	}
 	if s.http != nil {
-		o.Server = reloadServer{s.http}
+		o.Server = reloadServer{s}
 	}
 	ctx, end := context.WithCancel(ctx)
 	var records sync.WaitGroup
@@ -59,11 +58,11 @@ func (t reloadTarget) Tokens(l *config.Loaded, c *config.Config) ([]config.Token
 }
 
 // A reloadServer applies a reload to the HTTP server.
-type reloadServer struct{ *httpserver.Server }
+type reloadServer struct{ *service }
 
 // UpdateAccess implements reload.HTTPServer.
 func (r reloadServer) UpdateAccess(c *config.Config, tokens []config.Token) {
-	r.Server.UpdateAccess(accessOf(c, tokens))
+	r.http.UpdateAccess(r.accessOf(c, tokens))
 }
 
 // SetSecrets implements reload.Target.

@@ -11,6 +11,7 @@ import (
 
 	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/reload"
+	"mcpgateway/internal/resourceserver"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -62,7 +63,8 @@ type service struct {
 	stdio
 	autoToken   autoToken
 	certificate reload.Certificates
-	http        *httpserver.Server // set by listen; nil = no HTTP
+	http        *httpserver.Server       // set by listen; nil = no HTTP
+	verifier    *resourceserver.Verifier // of access tokens, in use by http; nil = none
 }
 
 // newService returns a service for an app.

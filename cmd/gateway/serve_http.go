@@ -17,6 +17,7 @@ import (
 	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/principal"
 	"mcpgateway/internal/reload"
+	"mcpgateway/internal/resourceserver"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -57,7 +58,7 @@ func (s *service) listen() (net.Listener, error) {
 		IdleTimeout:  c.Limits.SessionIdle,
 		RetainLimit:  int(c.Limits.Events),
 		BacklogLimit: c.Limits.Outbox,
-		AccessRules:  accessOf(c, tokens),
+		AccessRules:  s.accessOf(c, tokens),
 		Loopback:     c.Loopback(),
 		Log:          s.log,
 	}
@@ -83,8 +84,10 @@ func (s *service) listen() (net.Listener, error) {
 }
 
 // accessOf returns who may use the HTTP server under c. tokens are the tokens of c, without auto.
-func accessOf(c *config.Config, tokens []config.Token) httpserver.AccessRules {
-	a := httpserver.AccessRules{Origins: c.Origins, Hosts: c.Hosts,
+// An unchanged section auth.oauth keeps its verifier, with the tokens that it has verified.
+func (s *service) accessOf(c *config.Config, tokens []config.Token) httpserver.AccessRules {
+	s.verifier = s.verifierOf(c.Auth.OAuth)
+	a := httpserver.AccessRules{OAuth: s.verifier, Origins: c.Origins, Hosts: c.Hosts,
 		Profiles: slices.Sorted(maps.Keys(c.Profiles))}
 	for _, t := range tokens {
 		a.Tokens = append(a.Tokens, httpserver.StaticToken{
@@ -92,6 +95,22 @@ func accessOf(c *config.Config, tokens []config.Token) httpserver.AccessRules {
 		})
 	}
 	return a
+}
+
+// verifierOf returns the verifier for a section auth.oauth; nil = the section is not set.
+func (s *service) verifierOf(c config.AuthorizationServer) *resourceserver.Verifier {
+	if !c.IsSet() {
+		return nil
+	}
+	o := resourceserver.Options{
+		Issuer: c.Issuer, Audience: c.Audience, Scopes: c.Scopes,
+		ClientID: c.Introspection.ClientID, ClientSecret: c.Introspection.ClientSecret,
+		Log: s.log,
+	}
+	if s.verifier != nil && s.verifier.Equal(o) {
+		return s.verifier
+	}
+	return resourceserver.New(o)
 }
 
 func tokenTexts(tokens []config.Token) (texts []string) {
@@ -111,6 +130,8 @@ func (s *service) logHTTPStart(url string) {
 	s.log.Info("serving at "+url, "file", s.Source, "version", version)
 	use, token := "to use it in Claude Code", ""
 	switch auth := s.Config.Auth; {
+	case len(auth.Tokens) == 0 && auth.OAuth.IsSet():
+		use += ", which then asks you to log in"
 	case len(auth.Tokens) == 0:
 		s.log.Info("no token configured: access for every user and program of this machine",
 			"text", "to create a token set auth: { tokens: [auto] } in the configuration")

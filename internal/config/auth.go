@@ -3,6 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,11 +14,13 @@ import (
 
 // Auth configures the access over HTTP.
 type Auth struct {
-	// Tokens are bearer tokens. Each token gives access; no tokens = access without a token.
+	// Tokens are bearer tokens. Each token gives access. If there are no tokens, and OAuth is not
+	// set, every client has access.
 	Tokens []Token `koanf:"tokens"`
 	// PublicURL is the http or https URL under which browsers reach the HTTP server, for the pages
 	// of logins: "" = the URL of the listener.
-	PublicURL string `koanf:"public_url"`
+	PublicURL string              `koanf:"public_url"`
+	OAuth     AuthorizationServer `koanf:"oauth"`
 	// TokenVariable is the variable whose value is the first token; "" = there is no token, or the
 	// token is not exactly the value of one variable.
 	TokenVariable string `koanf:"-"`
@@ -147,4 +152,119 @@ func parseTime(text string) (time.Time, error) {
 		return time.Time{}, errors.New("must be " + expectedForm(timeType))
 	}
 	return day.AddDate(0, 0, 1), nil
+}
+
+// An AuthorizationServer is the server whose access tokens give access. Issuer and Audience are
+// both set or both empty; empty = no access tokens are accepted.
+type AuthorizationServer struct {
+	// Issuer is the identifier of the authorization server: an https URL, or an http URL with a
+	// loopback address, without query and fragment.
+	Issuer string `koanf:"issuer"`
+	// Audience is the URI of the gateway, for which clients request tokens: an http or https URL
+	// without query and fragment.
+	Audience      string        `koanf:"audience"`
+	Scopes        []string      `koanf:"scopes"` // required scopes
+	Introspection Introspection `koanf:"introspection"`
+}
+
+// Introspection contains the credentials of the gateway for the introspection of access tokens that
+// are not JWTs. Both are set or both empty; empty = only JWTs are accepted.
+type Introspection struct {
+	ClientID     string `koanf:"client_id"`
+	ClientSecret string `koanf:"client_secret"`
+}
+
+// IsSet reports whether access tokens are accepted.
+func (o *AuthorizationServer) IsSet() bool { return o.Issuer != "" }
+
+// RequiresToken reports whether clients need a token, of either kind.
+func (a *Auth) RequiresToken() bool { return len(a.Tokens) > 0 || a.OAuth.IsSet() }
+
+// authorizationServer checks the section auth.oauth.
+func (c *checker) authorizationServer(o AuthorizationServer) {
+	const at = "auth.oauth"
+	c.issuer(o.Issuer, at+".issuer")
+	c.audience(o.Audience, at+".audience")
+	c.both(at+".issuer", o.Issuer, at+".audience", o.Audience,
+		"issuer is the authorization server, audience the URL of the gateway for clients")
+	for i, scope := range o.Scopes {
+		item := fmt.Sprintf("%s.scopes[%d]", at, i)
+		switch {
+		case c.reported[item]:
+		case !scopeToken().MatchString(scope):
+			c.fail(item, "is not a scope: a scope has no space, quote or backslash", "")
+		case scope == "offline_access":
+			c.fail(item, "offline_access is not a scope of the gateway: "+
+				"it concerns refresh tokens of the client only", "remove it")
+		case slices.Index(o.Scopes, scope) < i:
+			c.fail(item, "is a duplicate", "remove it")
+		}
+	}
+	id, secret := o.Introspection.ClientID, o.Introspection.ClientSecret
+	c.both(at+".introspection.client_id", id, at+".introspection.client_secret", secret,
+		"register a client for the gateway at the authorization server")
+	for _, path := range []string{"scopes", "introspection"} {
+		if c.isGiven(at+"."+path) && o.Issuer == "" && !c.reported[at+".issuer"] &&
+			(len(o.Scopes) > 0 || id != "") {
+			c.fail(at+"."+path, "requires "+at+".issuer", "")
+			break
+		}
+	}
+}
+
+// both fails if exactly one of two values is set.
+func (c *checker) both(path, value, other, otherValue, hint string) {
+	switch {
+	case (value == "") == (otherValue == "") || c.reported[path] || c.reported[other]:
+	case value != "":
+		c.fail(path, "requires "+other, hint)
+	default:
+		c.fail(other, "requires "+path, hint)
+	}
+}
+
+func (c *checker) issuer(issuer, at string) {
+	if issuer == "" || c.reported[at] {
+		return
+	}
+	u, err := url.Parse(issuer)
+	switch {
+	case err != nil || !isPlainURL(u):
+		c.fail(at, "must be an https URL without query and fragment"+c.not(at),
+			"write it exactly as the authorization server does, including a slash at the end")
+		c.reported[at] = true
+	case u.Scheme == "http" && !isLoopbackName(u.Hostname()):
+		c.fail(at, "must be an https URL: over http anybody on the way could replace its keys",
+			"http is allowed for loopback addresses only")
+		c.reported[at] = true
+	}
+}
+
+func (c *checker) audience(audience, at string) {
+	if audience == "" || c.reported[at] {
+		return
+	}
+	if u, err := url.Parse(audience); err != nil || !isPlainURL(u) ||
+		u.Host != strings.ToLower(u.Host) {
+		c.fail(at, "must be an http or https URL, with its host in lowercase, "+
+			"without query and fragment"+c.not(at),
+			"write the URL that clients use, like https://gateway.example/mcp")
+		c.reported[at] = true
+	}
+}
+
+// isPlainURL reports whether u is an absolute http or https URL that consists of scheme, host and
+// path, of visible ASCII characters.
+func isPlainURL(u *url.URL) bool {
+	plain := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
+	text := u.String()
+	return (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
+		text == plain.String() && visibleASCII().MatchString(text) &&
+		!strings.ContainsAny(text, `"\`)
+}
+
+// isLoopbackName reports whether a host is localhost or a loopback address.
+func isLoopbackName(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
 }

@@ -15,6 +15,7 @@ import (
 func (c *checker) http(cfg *Config) {
 	c.listen(cfg)
 	c.tokens(cfg)
+	c.authorizationServer(cfg.Auth.OAuth)
 	c.tls(cfg.TLS)
 	c.publicURL(cfg)
 	for i, origin := range cfg.Origins {
@@ -40,8 +41,8 @@ func (c *checker) publicURL(cfg *Config) {
 }
 
 // listen checks the address of the HTTP server. It rejects names of ports, because these differ
-// between machines. It also rejects an address that other machines can reach if there are no
-// tokens.
+// between machines. It also rejects an address that other machines can reach if clients need no
+// token.
 func (c *checker) listen(cfg *Config) {
 	if cfg.Listen == "" {
 		return
@@ -56,10 +57,10 @@ func (c *checker) listen(cfg *Config) {
 	case !isPort(port):
 		c.fail("listen", "must end in a port from 0 to 65535"+c.not("listen"),
 			"write 127.0.0.1:7420, or another port")
-	case !cfg.Loopback() && len(cfg.Auth.Tokens) == 0 && !c.reported["auth"] &&
-		!c.reported["auth.tokens"]:
-		c.fail("listen", "other machines can reach this address, and there are no auth.tokens",
-			"set auth.tokens in the file, or listen on 127.0.0.1")
+	case !cfg.Loopback() && !cfg.Auth.RequiresToken() && !c.reported["auth"] &&
+		!c.reported["auth.tokens"] && !c.reported["auth.oauth"]:
+		c.fail("listen", "other machines can reach this address, and there are no auth.tokens "+
+			"and no auth.oauth", "set auth.tokens in the file, or listen on 127.0.0.1")
 	}
 }
 

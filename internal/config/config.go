@@ -39,14 +39,14 @@ type Config struct {
 	StateDir string `koanf:"-"`
 
 	// Listen is the address of the HTTP server, host:port with a numeric port, 0 = any free port;
-	// "" = no HTTP server. If the address is not a Loopback address, Auth.Tokens is not empty.
+	// "" = no HTTP server. If the address is not a Loopback address, clients need a token.
 	Listen string `koanf:"listen"`
 	Auth   Auth   `koanf:"auth"`
 	TLS    TLS    `koanf:"tls"`
 	// Origins are the browser origins that are accepted in addition to the gateway's own origin,
 	// exactly as browsers send them: scheme://host or scheme://host:port, in lowercase and without
 	// the default port. Loopback origins are also accepted if Listen is a Loopback address and
-	// there are Auth.Tokens.
+	// clients need a token.
 	Origins []string `koanf:"origins"`
 	// Hosts are the host names accepted in the Host header in addition to localhost and loopback
 	// addresses, while Listen is a Loopback address: in lowercase, without port or brackets.

@@ -90,6 +90,10 @@ func (d *description) gateway(c *Config) {
 		tokens = append(tokens, shown)
 	}
 	d.add("accepts the tokens", strings.Join(tokens, ", "))
+	d.add("accepts access tokens of", c.Auth.OAuth.Issuer)
+	d.add("accepts access tokens for", c.Auth.OAuth.Audience)
+	d.add("asks the authorization server about tokens as the client",
+		c.Auth.OAuth.Introspection.ClientID)
 	d.add("accepts web pages of", strings.Join(c.Origins, ", "))
 	d.add("accepts requests for the hosts", strings.Join(c.Hosts, ", "))
 }

@@ -131,8 +131,8 @@ const (
 
 // reloadEffects contains the effect of each key outside of backends. A running gateway does not
 // change its addresses, its open files and the limits with which its components were created. A
-// reload also does not add or remove TLS or remove all tokens, so that an incomplete file cannot
-// remove access restrictions.
+// reload also does not add or remove TLS or remove all tokens or OAuth, so that an incomplete file
+// cannot remove access restrictions.
 var reloadEffects = map[string]reloadEffect{
 	"state": needsRestart,
 
@@ -141,10 +141,17 @@ var reloadEffects = map[string]reloadEffect{
 
 	"auth.tokens":     liveUnlessRemoved,
 	"auth.public_url": needsRestart,
-	"tls.cert":        liveIfBothSet,
-	"tls.key":         liveIfBothSet,
-	"origins":         live,
-	"hosts":           live,
+
+	"auth.oauth.issuer":                      liveUnlessRemoved,
+	"auth.oauth.audience":                    liveUnlessRemoved,
+	"auth.oauth.scopes":                      liveUnlessRemoved,
+	"auth.oauth.introspection.client_id":     liveUnlessRemoved,
+	"auth.oauth.introspection.client_secret": liveUnlessRemoved,
+
+	"tls.cert": liveIfBothSet,
+	"tls.key":  liveIfBothSet,
+	"origins":  live,
+	"hosts":    live,
 
 	"instructions": live,
 	"profiles":     live,

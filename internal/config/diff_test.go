@@ -89,6 +89,11 @@ func TestDiff(t *testing.T) {
 		{"another token", "auth: {tokens: [0123456789abcdef]}",
 			"auth: {tokens: [0123456789abcdeX]}", "Applied:[auth.tokens]"},
 		{"tokens added", "", "auth: {tokens: [0123456789abcdef]}", "Applied:[auth.tokens]"},
+		{"OAuth added", "", oauthText + "}}", "Applied:[auth.oauth.audience auth.oauth.issuer]"},
+		{"OAuth changed", oauthText + ", scopes: [a]}}", oauthText + ", scopes: [b]}}",
+			"Applied:[auth.oauth.scopes]"},
+		{"OAuth removed", oauthText + ", scopes: [a]}}", "",
+			"NeedRestart:[auth.oauth.audience auth.oauth.issuer auth.oauth.scopes]"},
 		{"tokens removed", "auth: {tokens: [0123456789abcdef]}", "",
 			"NeedRestart:[auth.tokens]"},
 	} {
@@ -226,3 +231,5 @@ func TestDigestDependsOnSalt(t *testing.T) {
 		t.Error("env.T is the same")
 	}
 }
+
+const oauthText = "auth: {oauth: {issuer: 'https://i.example', audience: 'https://g.example/mcp'"

@@ -45,11 +45,17 @@ func TestPrecedence(t *testing.T) {
 // TestEveryKeyHasAVariable lists the documented variables.
 func TestEveryKeyHasAVariable(t *testing.T) {
 	values := map[string]string{
-		"GATEWAY_STATE":                  "none",
-		"GATEWAY_INSTRUCTIONS":           "x",
-		"GATEWAY_ENV_FILE":               "/vars.env",
-		"GATEWAY_LISTEN":                 "[::1]:0",
-		"GATEWAY_TLS_CERT":               "c.pem",
+		"GATEWAY_STATE":               "none",
+		"GATEWAY_INSTRUCTIONS":        "x",
+		"GATEWAY_ENV_FILE":            "/vars.env",
+		"GATEWAY_LISTEN":              "[::1]:0",
+		"GATEWAY_TLS_CERT":            "c.pem",
+		"GATEWAY_AUTH_OAUTH_ISSUER":   "https://i.example",
+		"GATEWAY_AUTH_OAUTH_AUDIENCE": "https://g.example/mcp",
+
+		"GATEWAY_AUTH_OAUTH_INTROSPECTION_CLIENT_ID":     "gateway",
+		"GATEWAY_AUTH_OAUTH_INTROSPECTION_CLIENT_SECRET": "hunter2hunter2",
+
 		"GATEWAY_TLS_KEY":                "k.pem",
 		"GATEWAY_CATALOG_PREFIX":         "never",
 		"GATEWAY_CATALOG_SEPARATOR":      "-",
@@ -87,10 +93,10 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	}
 	c := loaded.Config
 	b := c.Backends[0]
-	got := fmt.Sprintln(c.State, c.Listen, c.Auth.PublicURL, c.TLS, c.Catalog, c.Log, c.Audit,
-		c.Limits,
+	got := fmt.Sprintln(c.State, c.Listen, c.Auth.PublicURL, c.Auth.OAuth, c.TLS, c.Catalog, c.Log,
+		c.Audit, c.Limits,
 		b.StartTimeout, b.CallTimeout, b.Lazy, b.IdleStop, b.MaxInFlight, b.QueueWait)
-	if want := "none [::1]:0 https://gw.example {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
+	if want := "none [::1]:0 https://gw.example {https://i.example https://g.example/mcp [] {gateway hunter2hunter2}} {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -125,20 +131,20 @@ func TestListenOverrides(t *testing.T) {
 	}{
 		{"", "", "127.0.0.1:7420", "", ""},
 		{"", "", ":7420",
-			"--listen: other machines can reach this address, and there are no auth.tokens",
+			"--listen: other machines can reach this address, and there are no auth.tokens and no auth.oauth",
 			""},
 		{"", "0.0.0.0:7420", "",
-			"GATEWAY_LISTEN: other machines can reach this address, and there are no auth.tokens",
+			"GATEWAY_LISTEN: other machines can reach this address, and there are no auth.tokens and no auth.oauth",
 			""},
 		{"", "7420", "", `GATEWAY_LISTEN: must be host:port, not "7420"`, ""},
 		{"listen: :7420", "localhost:7420", "", "", ""},
 		{"", "", "[0:0::1]:7420", "", ""},
 		{"", "", "[FD00::1]:7420",
-			"--listen: other machines can reach this address, and there are no auth.tokens", ""},
+			"--listen: other machines can reach this address, and there are no auth.tokens and no auth.oauth", ""},
 		{"", "", "Gateway.Example:7420",
-			"--listen: other machines can reach this address, and there are no auth.tokens", ""},
+			"--listen: other machines can reach this address, and there are no auth.tokens and no auth.oauth", ""},
 		{"listen: localhost:7420", "localhost:7420", ":7420",
-			"--listen: other machines can reach this address, and there are no auth.tokens", ""},
+			"--listen: other machines can reach this address, and there are no auth.tokens and no auth.oauth", ""},
 		{"auth: { tokens: [0123456789abcdef] }", "", "[::]:7420", "",
 			"--listen: there is no tls: tokens and all other data are sent unencrypted, unless a proxy in front of the gateway encrypts them"},
 		{"auth: { tokens: [0123456789abcdef] }\ntls: { cert: c, key: k }", "", "[::]:7420", "", ""},

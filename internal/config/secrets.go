@@ -39,6 +39,7 @@ func Secrets(c *Config) []string {
 		shown := func(text string) bool { return strings.Contains(text, value) }
 		return !secrets.LooksSecret(value) && slices.ContainsFunc(public, shown)
 	})
+	all = append(all, c.Auth.OAuth.Introspection.ClientSecret)
 	for _, t := range c.Auth.Tokens {
 		all = append(all, t.Text)
 	}
@@ -154,7 +155,8 @@ func expandedSecrets(path, variable, value string) []string {
 
 // isSecretKey reports whether the key at path, other than a variable or header, has a secret value.
 func isSecretKey(path string) bool {
-	return strings.HasSuffix(path, ".oauth.client_secret") ||
+	return path == "auth.oauth.introspection.client_secret" ||
+		strings.HasSuffix(path, ".oauth.client_secret") ||
 		strings.HasPrefix(path, "auth.tokens[") &&
 			(strings.HasSuffix(path, "]") || strings.HasSuffix(path, ".token"))
 }

@@ -10,13 +10,17 @@ import (
 
 	"mcpgateway/internal/principal"
 	"mcpgateway/internal/quota"
+	"mcpgateway/internal/resourceserver"
 )
 
 // AccessRules determine who may use a [Server].
 type AccessRules struct {
-	Tokens []StaticToken // accepted bearer tokens; none = no authentication
+	Tokens []StaticToken // accepted bearer tokens
+	// OAuth verifies access tokens of an authorization server; nil = none are accepted. If there
+	// are no Tokens either, there is no authentication. Run runs the Verifier.
+	OAuth *resourceserver.Verifier
 	// Origins are allowed origins of browser pages, in addition to the gateway's own origin and, if
-	// there are Tokens and the listener is on loopback, to loopback origins.
+	// there is authentication and the listener is on loopback, to loopback origins.
 	Origins []string
 	Hosts   []string // host names of the gateway, in addition to loopback names
 	// Profiles are the names that may follow /mcp/ and /sse/ in the path.
@@ -36,16 +40,26 @@ type accessControl struct {
 	loopback bool   // Options.Loopback
 	via      string // Options.Via
 	policy   atomic.Pointer[accessPolicy]
-	updated  chan struct{} // capacity 1: the policy was replaced
+	// The policy was replaced: for awaitExpiry and for runVerifier. The capacity is 1.
+	tokensUpdated, verifierUpdated chan struct{}
 
 	updating   sync.Mutex // held by update
 	lastNumber int        // highest number of a token so far; guarded by updating
+}
+
+// A sender is the authenticated sender of a request. The zero value is a sender without
+// authentication.
+type sender struct {
+	*principal.Principal                          // nil without authentication
+	verifier             *resourceserver.Verifier // has accepted the access token; nil = none
+	expires              time.Time                // expiry of the access token; zero = none
 }
 
 // accessPolicy contains the tokens, origins and hosts in force. It is immutable; see
 // [Server.UpdateAccess].
 type accessPolicy struct {
 	tokens         []credential
+	oauth          *resourceserver.Verifier // nil = no OAuth
 	origins, hosts []string
 	profiles       []string
 }
@@ -71,20 +85,23 @@ func (c *credential) isExpired(now time.Time) bool {
 }
 
 // isOpen reports whether requests need no token.
-func (r *accessPolicy) isOpen() bool { return len(r.tokens) == 0 }
+func (r *accessPolicy) isOpen() bool { return len(r.tokens) == 0 && r.oauth == nil }
 
-// includes reports whether requests of p are still allowed.
-func (r *accessPolicy) includes(p *principal.Principal) bool {
-	if p == nil {
+// includes reports whether requests of from are still allowed.
+func (r *accessPolicy) includes(from sender) bool {
+	switch {
+	case from.Principal == nil:
 		return r.isOpen()
+	case from.verifier != nil:
+		return r.oauth == from.verifier
 	}
 	return slices.ContainsFunc(r.tokens, func(c credential) bool {
-		return c.principal == p && !c.isExpired(time.Now())
+		return c.principal == from.Principal && !c.isExpired(time.Now())
 	})
 }
 
 // multiPrincipal reports whether there are several principals, whose shares are limited.
-func (r *accessPolicy) multiPrincipal() bool { return len(r.tokens) > 1 }
+func (r *accessPolicy) multiPrincipal() bool { return len(r.tokens) > 1 || r.oauth != nil }
 
 // share returns the part of limit that one principal may use. If there are several principals, it
 // is half of limit, so that one principal cannot use the whole limit.
@@ -108,9 +125,12 @@ func (r *accessPolicy) nextExpiry(now time.Time) (next time.Time) {
 // newAccessControl returns an accessControl with the policy given by the Options. A single token
 // without a name has no number.
 func newAccessControl(o *Options) *accessControl {
-	a := &accessControl{loopback: o.Loopback, via: o.Via, updated: make(chan struct{}, 1)}
+	a := &accessControl{
+		loopback: o.Loopback, via: o.Via,
+		tokensUpdated: make(chan struct{}, 1), verifierUpdated: make(chan struct{}, 1),
+	}
 	a.policy.Store(&accessPolicy{})
-	a.replace(o.AccessRules, len(o.Tokens) > 1)
+	a.replace(o.AccessRules, len(o.Tokens) > 1 || o.OAuth != nil)
 	return a
 }
 
@@ -118,9 +138,11 @@ func newAccessControl(o *Options) *accessControl {
 // principals.
 func (a *accessControl) update(access AccessRules) {
 	a.replace(access, true)
-	select {
-	case a.updated <- struct{}{}:
-	default:
+	for _, updated := range []chan struct{}{a.tokensUpdated, a.verifierUpdated} {
+		select {
+		case updated <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -130,7 +152,10 @@ func (a *accessControl) replace(access AccessRules, numbered bool) {
 	a.updating.Lock()
 	defer a.updating.Unlock()
 	old := a.policy.Load()
-	next := &accessPolicy{origins: access.Origins, hosts: access.Hosts, profiles: access.Profiles}
+	next := &accessPolicy{
+		oauth: access.OAuth, origins: access.Origins, hosts: access.Hosts,
+		profiles: access.Profiles,
+	}
 	for _, t := range access.Tokens {
 		c := credential{sum: sha256.Sum256([]byte(t.Text)), name: t.Name, profile: t.Profile,
 			expires: t.Expires}
@@ -141,7 +166,7 @@ func (a *accessControl) replace(access AccessRules, numbered bool) {
 			c.principal = old.tokens[i].principal
 		} else {
 			description := principal.TokenIdentity{Name: c.name, Sum: c.sum, Profile: c.profile,
-				Only: len(access.Tokens) == 1}
+				Only: len(access.Tokens) == 1 && access.OAuth == nil}
 			a.lastNumber++
 			if numbered {
 				description.Number = a.lastNumber
@@ -171,12 +196,32 @@ func (a *accessControl) awaitExpiry(ctx context.Context, expired func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.updated:
+		case <-a.tokensUpdated:
 		case <-timer.C:
 			if now := time.Now(); !now.Before(next) {
 				last = now
 				expired()
 			}
 		}
+	}
+}
+
+// runVerifier runs the Verifier of the policy in force, until ctx is done.
+func (a *accessControl) runVerifier(ctx context.Context) {
+	for ctx.Err() == nil {
+		current := a.policy.Load().oauth
+		running, end := context.WithCancel(ctx)
+		var done sync.WaitGroup
+		if current != nil {
+			done.Go(func() { current.Run(running) })
+		}
+		for a.policy.Load().oauth == current && ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-a.verifierUpdated:
+			}
+		}
+		end()
+		done.Wait()
 	}
 }

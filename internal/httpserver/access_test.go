@@ -103,15 +103,15 @@ func TestUpdateAccessFirstTokens(t *testing.T) {
 // exchange.
 func TestRemovedTokenOpensNothing(t *testing.T) {
 	h := newHarness(t, func(o *Options) { o.Tokens = bearerTokens("alpha", "beta") })
-	principal := h.server.access.policy.Load().tokens[0].principal
+	from := sender{Principal: h.server.access.policy.Load().tokens[0].principal}
 	h.server.UpdateAccess(AccessRules{Tokens: bearerTokens("beta")})
 	if herr := h.server.sessions.open(newSession(
-		&httpExchange{srv: h.server, principal: principal}, false)); herr == nil ||
+		&httpExchange{srv: h.server, from: from}, false)); herr == nil ||
 		herr.status != 401 {
 		t.Errorf("open: %+v", herr)
 	}
 	if herr := h.server.stateless.add(&statelessExchange{server: h.server,
-		principal: principal}); herr == nil || herr.status != 401 {
+		from: from}); herr == nil || herr.status != 401 {
 		t.Errorf("add: %+v", herr)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"sync"
 
-	"mcpgateway/internal/principal"
 	"mcpgateway/internal/wire"
 )
 
@@ -31,11 +30,11 @@ type quotaKey struct {
 	session   string
 }
 
-func (r *accessPolicy) quotaKeyFor(p *principal.Principal, s *httpSession) quotaKey {
+func (r *accessPolicy) quotaKeyFor(from sender, s *httpSession) quotaKey {
 	if s != nil && !r.multiPrincipal() {
 		return quotaKey{session: s.key}
 	}
-	return quotaKey{principal: p.Key()}
+	return quotaKey{principal: from.Key()}
 }
 
 // A bodyLease counts the bytes of one posted body while the body is in use. The reader of the body

@@ -33,6 +33,7 @@ func (x *httpExchange) serveGet() {
 		return
 	}
 	sw := newStreamWriter(x.w)
+	defer s.endWithToken(sw, x.from)()
 	st, prime, herr := s.attachStream(sw, x.r.Header.Get(protocol.HeaderLastEventID))
 	if herr != nil {
 		x.reject(herr)

@@ -1,8 +1,6 @@
 package httpserver
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
@@ -11,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 )
 
@@ -55,73 +52,8 @@ func checkSingleValues(header http.Header) *httpError {
 	return nil
 }
 
-// authenticate returns the principal of a request, and marks its connection as admitted. The
-// principal is nil if requests need no token.
-func (a *accessControl) authenticate(r *http.Request) (*principal.Principal, *httpError) {
-	policy := a.policy.Load()
-	if policy.isOpen() {
-		markAdmitted(r)
-		return nil, nil
-	}
-	c := policy.credentialOf(bearerToken(r))
-	switch {
-	case c != nil && c.isExpired(time.Now()):
-		return nil, expiredToken(c).withHeader("WWW-Authenticate", "Bearer")
-	case c != nil:
-		markAdmitted(r)
-		return c.principal, nil
-	case r.Header.Get("Authorization") == "":
-		return nil, newHTTPError(http.StatusUnauthorized,
-			"Unauthorized: send the header Authorization: Bearer TOKEN").
-			withHeader("WWW-Authenticate", "Bearer")
-	}
-	return nil, invalidToken().withHeader("WWW-Authenticate", "Bearer")
-}
-
-// bearerToken returns the token in the header Authorization; "" if there is no bearer token.
-func bearerToken(r *http.Request) string {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
-}
-
-// expiredToken is the error for a request with a token whose time is over.
-func expiredToken(c *credential) *httpError {
-	which := ""
-	if c.name != "" {
-		which = " " + c.name
-	}
-	return newHTTPError(http.StatusUnauthorized,
-		"Unauthorized: the token%s expired at %s; ask the operator of the gateway for a new one",
-		which, c.expires.UTC().Format(time.RFC3339))
-}
-
-// invalidToken is the error for a request whose token is invalid or was removed after the check.
-func invalidToken() *httpError {
-	return newHTTPError(http.StatusUnauthorized,
-		"Unauthorized: the token in the header Authorization is not in auth.tokens; "+
-			"send Authorization: Bearer TOKEN")
-}
-
 // logThrottle is the minimum time between two log records about the same kind of overload.
 const logThrottle = 10 * time.Second
-
-// credentialOf returns the credential with this token; nil = the token is not configured. It
-// compares the token with every configured token, so that the elapsed time reveals nothing.
-func (r *accessPolicy) credentialOf(token string) *credential {
-	sum := sha256.Sum256([]byte(token))
-	found := -1
-	for i := range r.tokens {
-		same := subtle.ConstantTimeCompare(sum[:], r.tokens[i].sum[:])
-		found = subtle.ConstantTimeSelect(same, i, found)
-	}
-	if found < 0 || token == "" {
-		return nil
-	}
-	return &r.tokens[found]
-}
 
 // admitOrigin rejects requests of browser pages of other sites, and sets the CORS headers h for
 // allowed pages. Clients that are not browsers send no Origin.

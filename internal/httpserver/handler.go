@@ -8,18 +8,17 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
 // An httpExchange is one HTTP request and its response.
 type httpExchange struct {
-	srv       *Server
-	w         http.ResponseWriter
-	r         *http.Request
-	principal *principal.Principal // nil = without authentication
-	profile   string               // name of the profile in the path; "" = none
+	srv     *Server
+	w       http.ResponseWriter
+	r       *http.Request
+	from    sender // of an authenticated request
+	profile string // name of the profile in the path; "" = none
 }
 
 // ServeHTTP implements http.Handler.
@@ -56,12 +55,16 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+	if herr := checkQuery(r); herr != nil {
+		x.reject(herr)
+		return
+	}
 	if isOAuthPath(path) {
-		x.rejectOAuth()
+		x.serveOAuth(path)
 		return
 	}
 	var herr *httpError
-	if x.principal, herr = srv.access.authenticate(r); herr != nil {
+	if x.from, herr = srv.access.authenticate(r); herr != nil {
 		x.reject(herr)
 		return
 	}
@@ -115,8 +118,7 @@ func (x *httpExchange) serveMCP() {
 
 // findSession returns the session in the header Mcp-Session-Id; nil = unknown.
 func (x *httpExchange) findSession() *httpSession {
-	return x.srv.sessions.find(x.r.Header.Get(protocol.HeaderSessionID), x.principal, x.profile,
-		false)
+	return x.srv.sessions.find(x.r.Header.Get(protocol.HeaderSessionID), x.from, x.profile, false)
 }
 
 // reject logs herr and writes it as the response.
@@ -132,16 +134,28 @@ func (x *httpExchange) rejectPosted(p *postedMessage, logID string, herr *httpEr
 	x.reject(herr.forRequest(p))
 }
 
-// rejectOAuth rejects the request of a client that looks for OAuth, and describes how to connect.
-// It uses the error format of OAuth (RFC 6749 §5.2), because clients show the description. The
-// request needs no token.
-func (x *httpExchange) rejectOAuth() {
+// serveOAuth serves a request of a client that looks for OAuth. The request needs no token. It gets
+// the metadata of the gateway, if there is an authorization server and the path is one of the
+// metadata. Otherwise it gets an error that describes how to connect, in the format of OAuth (RFC
+// 6749 §5.2), because clients show the description.
+func (x *httpExchange) serveOAuth(path string) {
+	policy := x.srv.access.policy.Load()
+	x.w.Header().Set("Cache-Control", "no-store")
 	text := noOAuthNoToken
-	if !x.srv.access.policy.Load().isOpen() {
+	switch {
+	case policy.oauth != nil && policy.oauth.HasMetadataAt(path):
+		if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
+			x.reject(methodNotAllowed("GET, HEAD"))
+			return
+		}
+		writeJSON(x.w, http.StatusOK, wire.Text{policy.oauth.Metadata()})
+		return
+	case policy.oauth != nil:
+		text = elsewhereMetadata
+	case !policy.isOpen():
 		text = noOAuthUseToken
 	}
 	x.srv.rejections.note(x.r, newHTTPError(http.StatusNotFound, "%s", text))
-	x.w.Header().Set("Cache-Control", "no-store")
 	writeJSON(x.w, http.StatusNotFound, wire.Text{wire.Encode(struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
@@ -156,11 +170,11 @@ const ServerHeader = "mcp-gateway"
 // names of pending backends are reported only to authenticated clients.
 func (x *httpExchange) serveReadiness() {
 	withNames := x.r.URL.Query().Has("backends")
-	var who *principal.Principal
+	var who sender
 	if withNames {
 		if x.srv.access.policy.Load().isOpen() {
 			x.reject(newHTTPError(http.StatusForbidden,
-				"Forbidden: the names of backends require a token: set auth.tokens"))
+				"Forbidden: the names of backends require a token: set auth.tokens or auth.oauth"))
 			return
 		}
 		var herr *httpError
@@ -171,7 +185,7 @@ func (x *httpExchange) serveReadiness() {
 	}
 	var waiting []string
 	if x.srv.opts.PendingBackends != nil {
-		waiting = x.srv.opts.PendingBackends(who)
+		waiting = x.srv.opts.PendingBackends(who.Principal)
 	}
 	switch {
 	case x.srv.sessions.isClosing():

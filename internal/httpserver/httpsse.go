@@ -30,7 +30,8 @@ func (x *httpExchange) serveHTTPSSE() {
 		x.reject(herr)
 		return
 	}
-	defer s.closeWith(nil)
+	defer s.endWithToken(sw, x.from)()
+	defer func() { s.closeWith(s.endReason()) }()
 	beginSSE(x.w)
 	endpoint := relativePrefix(x.r.URL.Path) + "message?session=" + s.key
 	if sw.writeAndFlush([]byte("event: endpoint\ndata: "+endpoint+"\n\n")) != nil {
@@ -57,7 +58,7 @@ func (x *httpExchange) postHTTPSSE() {
 		x.reject(herr)
 		return
 	}
-	s := x.srv.sessions.findHTTPSSE(x.r.URL.Query().Get("session"), x.principal)
+	s := x.srv.sessions.findHTTPSSE(x.r.URL.Query().Get("session"), x.from)
 	p, herr := x.readPost(s, s != nil)
 	defer p.lease.release()
 	switch {

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"mcpgateway/internal/principal"
 	"mcpgateway/internal/quota"
 )
 
@@ -24,32 +23,32 @@ type openLimit struct {
 	lastWarning time.Time             // time of the last log record about an overload
 }
 
-// acquire counts one more item of principal. It returns an error if a limit is reached, the Server
-// shuts down, or the token of the principal was removed. Otherwise the item must be released from
+// acquire counts one more item of from. It returns an error if a limit is reached, the Server
+// shuts down, or the token of from was removed. Otherwise the item must be released from
 // the counter.
-func (l *openLimit) acquire(p *principal.Principal) *httpError {
+func (l *openLimit) acquire(from sender) *httpError {
 	policy := l.access.policy.Load()
 	switch {
 	case l.closing:
 		return shuttingDown()
-	case !policy.includes(p):
+	case !policy.includes(from):
 		return invalidToken()
 	}
 	share := policy.share(l.max)
-	switch l.counter.Acquire(p.Key(), l.max, share) {
+	switch l.counter.Acquire(from.Key(), l.max, share) {
 	case quota.Total:
 		return l.refuse(l.message, "max", l.max)
 	case quota.PerKey:
 		return l.refuse(l.message+" under this token",
-			append([]any{"max", share}, p.LogAttrs()...)...)
+			append([]any{"max", share}, from.LogAttrs()...)...)
 	}
 	return nil
 }
 
 // isFull reports whether acquire would fail because a limit is reached.
-func (l *openLimit) isFull(p *principal.Principal) bool {
+func (l *openLimit) isFull(from sender) bool {
 	share := l.access.policy.Load().share(l.max)
-	return l.counter.Check(p.Key(), l.max, share) != quota.None
+	return l.counter.Check(from.Key(), l.max, share) != quota.None
 }
 
 // refuse returns the error for an overload and logs it, at most once per logThrottle.

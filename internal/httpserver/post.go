@@ -56,7 +56,7 @@ func (x *httpExchange) servePost() {
 // readPost reads the posted message; see [postReader.read]. s is the session of the message; nil =
 // none.
 func (x *httpExchange) readPost(s *httpSession, anyMessage bool) (*postedMessage, *httpError) {
-	key := x.srv.access.policy.Load().quotaKeyFor(x.principal, s)
+	key := x.srv.access.policy.Load().quotaKeyFor(x.from, s)
 	return x.srv.posts.read(x.w, x.r, anyMessage, key)
 }
 

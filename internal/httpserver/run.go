@@ -35,8 +35,9 @@ func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 		ConnState:         conns.onStateChange,
 	}
 	srv.sessions.running.Go(func() { srv.sessions.sweep(srv.ctx) })
-	var expiry sync.WaitGroup
-	expiry.Go(func() {
+	var access sync.WaitGroup
+	access.Go(func() { srv.access.runVerifier(srv.ctx) })
+	access.Go(func() {
 		srv.access.awaitExpiry(srv.ctx, func() {
 			srv.closeExcluded("closed sessions and requests of expired tokens")
 		})
@@ -62,7 +63,7 @@ func (srv *Server) Run(ctx context.Context, ln net.Listener) error {
 	<-failed
 	conns.wait(0)
 	srv.active.close()
-	expiry.Wait()
+	access.Wait()
 	srv.stateless.cancelling.Wait()
 	srv.rejections.flush()
 	if errors.Is(err, http.ErrServerClosed) {

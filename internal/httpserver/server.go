@@ -205,11 +205,11 @@ func New(o Options) *Server {
 	return srv
 }
 
-// UpdateAccess replaces the tokens, origins and hosts. Sessions and requests of remaining tokens
-// continue. UpdateAccess closes the sessions and requests of tokens that were removed, have
-// expired, or have another name or profile, those of profiles that were removed, and, if the first
-// token is added, the sessions and requests without a token. It does not wait for the end of what
-// it closes.
+// UpdateAccess replaces the tokens, the Verifier, origins, hosts and profiles. Sessions and
+// requests of remaining tokens continue. UpdateAccess closes the sessions and requests of tokens
+// that were removed, have expired, or have another name or profile; those with access tokens that
+// another Verifier has accepted; those of profiles that were removed; and, if the first token or a
+// Verifier is added, those without a token. It does not wait for the end of what it closes.
 func (srv *Server) UpdateAccess(a AccessRules) {
 	srv.access.update(a)
 	srv.closeExcluded("closed sessions and requests of removed tokens")
@@ -221,13 +221,13 @@ func (srv *Server) closeExcluded(message string) {
 	// The tables check the policy under their locks: what they accept from now on is allowed.
 	policy, closed := srv.access.policy.Load(), 0
 	for _, s := range srv.sessions.all() {
-		if !policy.includes(s.principal) || !policy.hasProfile(s.profile) {
+		if !policy.includes(s.from) || !policy.hasProfile(s.profile) {
 			_ = s.Close()
 			closed++
 		}
 	}
 	for _, e := range srv.stateless.all() {
-		if !policy.includes(e.principal) || !policy.hasProfile(e.profile) {
+		if !policy.includes(e.from) || !policy.hasProfile(e.profile) {
 			_ = e.Close()
 			closed++
 		}

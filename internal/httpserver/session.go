@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/internal/principal"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -20,11 +19,11 @@ import (
 // client on one of its streams; messages that the client posts go to its handler. An idle session
 // has no goroutine.
 type httpSession struct {
-	server    *Server
-	key       string // Mcp-Session-Id, secret
-	logID     string // id in logs
-	principal *principal.Principal
-	profile   string // name of the profile in the path; "" = none
+	server  *Server
+	key     string // Mcp-Session-Id, secret
+	logID   string // id in logs
+	from    sender // of the initialize request
+	profile string // name of the profile in the path; "" = none
 
 	deliverMu sync.Mutex     // held while handler receives a message
 	handler   SessionHandler // guarded by deliverMu
@@ -45,8 +44,8 @@ type sessionEnd struct{ reason error } // argument of SessionHandler.Closed
 // newSession returns a session of the client of x that is not registered. httpSSE is the transport.
 func newSession(x *httpExchange, httpSSE bool) *httpSession {
 	s := &httpSession{
-		server: x.srv, principal: x.principal, profile: x.profile, streams: newStreamSet(httpSSE),
-		activity: sessionActivity{lastActive: time.Now()},
+		server: x.srv, from: x.from, profile: x.profile, streams: newStreamSet(httpSSE),
+		activity: sessionActivity{lastActive: time.Now(), authorizedUntil: x.from.expires},
 	}
 	s.key, s.logID = newSessionKey()
 	s.backlog.disconnect, s.backlog.client = s.disconnect, s.info()
@@ -55,7 +54,7 @@ func newSession(x *httpExchange, httpSSE bool) *httpSession {
 }
 
 func (s *httpSession) info() SessionInfo {
-	return sessionInfo(s.logID, s.principal, s.profile)
+	return sessionInfo(s.logID, s.from.Principal, s.profile)
 }
 
 // logger returns the logger of the session. It is created on demand, because most sessions log
@@ -70,6 +69,14 @@ func (s *httpSession) isHTTPSSE() bool { return s.streams.single }
 type sessionActivity struct {
 	exchanges  int       // open HTTP exchanges
 	lastActive time.Time // end of the last HTTP exchange
+	// authorizedUntil is the latest expiry of the access tokens that the client has sent; zero =
+	// it sends no access tokens.
+	authorizedUntil time.Time
+}
+
+// isAuthorized reports whether streams of the session may stay open.
+func (a *sessionActivity) isAuthorized() bool {
+	return a.authorizedUntil.IsZero() || time.Now().Before(a.authorizedUntil)
 }
 
 // begin begins an HTTP exchange, unless there are maxOpenRequests.

@@ -2,7 +2,9 @@ package httpserver
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"time"
 
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -182,11 +184,51 @@ func (s *httpSession) streamEvents(
 		func(previous []wire.Text) (batch []wire.Text, first int, more bool) {
 			s.mu.Lock()
 			defer s.enforceAndUnlock()
-			return s.streams.next(st, sw, previous)
+			batch, first, more = s.streams.next(st, sw, previous)
+			if sw.endsWithToken && !s.activity.isAuthorized() {
+				return nil, 0, false // the client resumes the stream with a new token
+			}
+			return batch, first, more
 		})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return complete && !st.cutOff
+}
+
+// renew records the expiry of the access token of a request in the session.
+func (s *httpSession) renew(from sender) {
+	if from.expires.IsZero() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if from.expires.After(s.activity.authorizedUntil) {
+		s.activity.authorizedUntil = from.expires
+	}
+}
+
+// endWithToken makes the exchange sw end when no access token of the client is valid any more. If
+// the client renews its token meanwhile, the exchange ends up to keepAliveInterval later. The
+// caller must call stop at the end of the exchange.
+func (s *httpSession) endWithToken(sw *streamWriter, from sender) (stop func() bool) {
+	if from.expires.IsZero() {
+		return func() bool { return false }
+	}
+	sw.endsWithToken = true
+	return time.AfterFunc(time.Until(from.expires), sw.wake).Stop
+}
+
+// errTokenExpired is the reason for the end of an HTTP+SSE session whose stream has ended.
+var errTokenExpired = errors.New("the access token of the client has expired")
+
+// endReason returns the reason for the end of an HTTP+SSE session whose stream has ended.
+func (s *httpSession) endReason() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.activity.isAuthorized() {
+		return nil
+	}
+	return errTokenExpired
 }
 
 // isDone reports whether st is complete.

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/internal/principal"
 	"mcpgateway/internal/transport"
 )
 
@@ -42,7 +41,7 @@ func (t *sessionTable) open(s *httpSession) *httpError {
 func (t *sessionTable) register(s *httpSession) *httpError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if herr := t.limit.acquire(s.principal); herr != nil {
+	if herr := t.limit.acquire(s.from); herr != nil {
 		return herr
 	}
 	t.sessions[s.key] = s
@@ -53,31 +52,33 @@ func (t *sessionTable) register(s *httpSession) *httpError {
 // find returns the session with this key; nil if the key is unknown, or belongs to a session of
 // another principal, path or transport.
 func (t *sessionTable) find(
-	key string, p *principal.Principal, profile string, httpSSE bool,
+	key string, from sender, profile string, httpSSE bool,
 ) *httpSession {
-	s := t.sessionOf(key, p)
+	s := t.sessionOf(key, from)
 	if s == nil || s.profile != profile || s.isHTTPSSE() != httpSSE {
 		return nil
 	}
+	s.renew(from)
 	return s
 }
 
 // findHTTPSSE is find for the messages of HTTP+SSE, whose path does not contain the profile.
-func (t *sessionTable) findHTTPSSE(key string, p *principal.Principal) *httpSession {
-	s := t.sessionOf(key, p)
+func (t *sessionTable) findHTTPSSE(key string, from sender) *httpSession {
+	s := t.sessionOf(key, from)
 	if s == nil || !s.isHTTPSSE() {
 		return nil
 	}
+	s.renew(from)
 	return s
 }
 
 // sessionOf returns the session of a principal with this key, nil if there is none. A session is
 // also bound to the profiles with which it was opened.
-func (t *sessionTable) sessionOf(key string, p *principal.Principal) *httpSession {
+func (t *sessionTable) sessionOf(key string, from sender) *httpSession {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s := t.sessions[key]; s != nil && s.principal.Is(p) &&
-		s.principal.ProfileKey() == p.ProfileKey() {
+	if s := t.sessions[key]; s != nil && s.from.Is(from.Principal) &&
+		s.from.ProfileKey() == from.ProfileKey() {
 		return s
 	}
 	return nil
@@ -91,7 +92,7 @@ func (t *sessionTable) unregister(s *httpSession) {
 		return
 	}
 	delete(t.sessions, s.key)
-	t.limit.counter.Release(s.principal.Key())
+	t.limit.counter.Release(s.from.Key())
 	go func() {
 		defer t.running.Done()
 		s.currentHandler().Closed(s.reason())

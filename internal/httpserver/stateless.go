@@ -68,8 +68,8 @@ func (t *statelessTable) add(e *statelessExchange) *httpError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	waitFor(&t.released, slotWait,
-		func() bool { return t.limit.closing || !t.limit.isFull(e.principal) })
-	if herr := t.limit.acquire(e.principal); herr != nil {
+		func() bool { return t.limit.closing || !t.limit.isFull(e.from) })
+	if herr := t.limit.acquire(e.from); herr != nil {
 		return herr
 	}
 	t.exchanges[e] = struct{}{}
@@ -87,7 +87,7 @@ func (t *statelessTable) remove(e *statelessExchange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.exchanges, e)
-	t.limit.counter.Release(e.principal.Key())
+	t.limit.counter.Release(e.from.Key())
 	t.released.Broadcast()
 }
 
@@ -156,6 +156,7 @@ func (t *statelessTable) serve(
 ) bool {
 	defer e.finish()
 	t.start(ctx, e)
+	defer e.endAtExpiry()()
 	return e.respond(ctx, accepted)
 }
 
@@ -188,7 +189,7 @@ func (t *statelessTable) validate(x *httpExchange, m wire.Message) *httpError {
 	if t.opts.ValidateHeaders == nil {
 		return nil
 	}
-	who := sessionInfo("", x.principal, x.profile).Principal
+	who := sessionInfo("", x.from.Principal, x.profile).Principal
 	if rpcErr := t.opts.ValidateHeaders(who, m, x.r.Header.Values); rpcErr != nil {
 		return &httpError{status: statusForCode(rpcErr.Code), err: rpcErr}
 	}

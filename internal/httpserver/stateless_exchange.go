@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -21,12 +20,12 @@ import (
 // [transport.Writer] for Options.ServeRequest: written messages go to the client in the response to
 // its POST. All of its work, except Write and Close, is done on the goroutine of the HTTP request.
 type statelessExchange struct {
-	server    *Server
-	principal *principal.Principal
-	profile   string // name of the profile in the path; "" = none
-	logID     string // id in logs
-	request   wire.Message
-	jsonOnly  bool // the client does not accept events
+	server   *Server
+	from     sender
+	profile  string // name of the profile in the path; "" = none
+	logID    string // id in logs
+	request  wire.Message
+	jsonOnly bool // the client does not accept events
 
 	mu           sync.Mutex
 	state        exchangeState
@@ -51,7 +50,7 @@ const (
 
 func newStatelessExchange(x *httpExchange, p *postedMessage) *statelessExchange {
 	e := &statelessExchange{
-		server: x.srv, logID: newLogID(), principal: x.principal, profile: x.profile,
+		server: x.srv, logID: newLogID(), from: x.from, profile: x.profile,
 		request:  p.m,
 		jsonOnly: p.accept == acceptJSON, status: http.StatusOK, writer: newStreamWriter(x.w),
 	}
@@ -98,7 +97,7 @@ func (e *statelessExchange) call() {
 }
 
 func (e *statelessExchange) info() SessionInfo {
-	return sessionInfo(e.logID, e.principal, e.profile)
+	return sessionInfo(e.logID, e.from.Principal, e.profile)
 }
 
 // errNoServerRequests is the error of Write for a request or batch, which clients without a session
@@ -164,25 +163,42 @@ func (e *statelessExchange) Backlogged() bool {
 // another goroutine, and a connected client gets an error, which it must read within
 // closeDrainTimeout; Close does not wait.
 func (e *statelessExchange) Close() error {
+	e.closeWith(errUnanswered)
+	return nil
+}
+
+// closeWith is Close with the error for the client.
+func (e *statelessExchange) closeWith(err *wire.Error) {
 	e.mu.Lock()
 	defer e.accountAndUnlock()
-	if cancel := e.closeLocked(); cancel != nil {
+	if cancel := e.closeLocked(err); cancel != nil {
 		e.server.stateless.cancelling.Go(cancel) // the HTTP exchange has not ended, see finish
 	}
-	return nil
+}
+
+// endAtExpiry ends a subscription when the access token of its client expires, until stop is
+// called. Calls continue: they were allowed when they were sent.
+func (e *statelessExchange) endAtExpiry() (stop func() bool) {
+	if e.from.expires.IsZero() || e.request.Method() != protocol.MethodSubscriptionsListen {
+		return func() bool { return false }
+	}
+	return time.AfterFunc(time.Until(e.from.expires), func() {
+		e.closeWith(wire.Errorf(wire.CodeInvalidRequest,
+			"The access token has expired: subscribe again with a new one"))
+	}).Stop
 }
 
 var errUnanswered = wire.Errorf(wire.CodeInternalError,
 	"The request has ended without a response; outcome unknown: the call may have run")
 
 // closeLocked ends an open exchange. A result that is not nil must be called without locks held.
-func (e *statelessExchange) closeLocked() (cancel func()) {
+func (e *statelessExchange) closeLocked(err *wire.Error) (cancel func()) {
 	if e.state != exchangeOpen {
 		return nil
 	}
 	cancel = e.cancel
 	e.state, e.cancel = exchangeClosed, nil
-	e.appendLocked(wire.NewErrorResponse(e.request.ID(), errUnanswered).Text())
+	e.appendLocked(wire.NewErrorResponse(e.request.ID(), err).Text())
 	e.limitStreamLocked()
 	e.writer.wake()
 	return cancel
@@ -268,7 +284,7 @@ func (e *statelessExchange) next(
 // finish ends the HTTP exchange. It cancels the request if there is no response.
 func (e *statelessExchange) finish() {
 	e.mu.Lock()
-	cancel := e.closeLocked()
+	cancel := e.closeLocked(errUnanswered)
 	e.writer.removeFinalDeadline()
 	e.writer = nil
 	e.queue = eventQueue{}

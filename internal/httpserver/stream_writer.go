@@ -15,6 +15,8 @@ import (
 type streamWriter struct {
 	w      http.ResponseWriter
 	wakeup chan struct{} // capacity 1
+	// endsWithToken is true if the exchange ends when the access token of the client expires.
+	endsWithToken bool
 
 	mu    sync.Mutex
 	final bool // a deadline for all remaining writes is set

@@ -1,0 +1,33 @@
+package resourceserver
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// An InvalidTokenError is the error for a token that is not valid (status 401). Its text contains
+// no text of the token.
+type InvalidTokenError struct{ Reason string }
+
+func (e *InvalidTokenError) Error() string { return e.Reason }
+
+func invalid(format string, args ...any) *InvalidTokenError {
+	return &InvalidTokenError{fmt.Sprintf(format, args...)}
+}
+
+// A ScopeError is the error for a valid token that does not have all required scopes (status 403).
+type ScopeError struct{ Required []string }
+
+func (e *ScopeError) Error() string {
+	return "the access token needs the scopes " + strings.Join(e.Required, " ")
+}
+
+// An UnavailableError is the error for a token that cannot be verified now, because the
+// authorization server does not answer as it should (status 503). It says nothing about the token.
+type UnavailableError struct {
+	Reason     string
+	RetryAfter time.Duration // time after which a new attempt makes sense
+}
+
+func (e *UnavailableError) Error() string { return e.Reason }

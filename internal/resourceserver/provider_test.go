@@ -1,0 +1,184 @@
+package resourceserver
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/mcptest/oidctest"
+)
+
+// wantUnavailable verifies a token that cannot be verified now. The reason must contain want.
+func wantUnavailable(t *testing.T, v *Verifier, token, want string) *UnavailableError {
+	t.Helper()
+	_, err := v.Verify(t.Context(), token)
+	unavailable, ok := errors.AsType[*UnavailableError](err)
+	if !ok || !strings.Contains(unavailable.Reason, want) || unavailable.RetryAfter <= 0 {
+		t.Fatalf("want an error with %q, got %v", want, err)
+	}
+	if strings.Contains(err.Error(), token) {
+		t.Error("the error contains the token")
+	}
+	return unavailable
+}
+
+// An authorization server that does not answer as it should makes tokens unverifiable, with a
+// reason, and not invalid. The next attempt succeeds when the server is available again.
+func TestUnavailableServer(t *testing.T) {
+	long := strings.Repeat(" ", 10<<20)
+	for name, tt := range map[string]struct {
+		endpoint oidctest.Endpoint
+		fault    oidctest.Fault
+		want     string
+	}{
+		"error": {oidctest.OAuthMetadata, oidctest.Fault{Status: 500}, "status 500"},
+		"redirect": {oidctest.KeysEndpoint, oidctest.Fault{Status: 302,
+			Header: http.Header{"Location": {"https://evil.example/keys"}}},
+			"redirects are not followed"},
+		"redirected metadata": {oidctest.OAuthMetadata, oidctest.Fault{Status: 307,
+			Header: http.Header{"Location": {"/other"}}}, ""},
+		"10 MB": {oidctest.KeysEndpoint, oidctest.Fault{Status: 200, Body: long},
+			"longer than 1048576 bytes"},
+		"endless": {oidctest.KeysEndpoint, oidctest.Fault{Status: 200, Body: `{"keys":[`,
+			Endless: true}, "longer than 1048576 bytes"},
+		"endless metadata": {oidctest.OAuthMetadata, oidctest.Fault{Status: 200, Body: "[",
+			Endless: true}, "longer than 1048576 bytes"},
+		"no keys":   {oidctest.KeysEndpoint, oidctest.Fault{Status: 200, Body: `{"keys":[]}`}, "no key"},
+		"no JSON":   {oidctest.KeysEndpoint, oidctest.Fault{Status: 200, Body: "<html>"}, "not a JWK set"},
+		"not found": {oidctest.KeysEndpoint, oidctest.Fault{Status: 404}, "status 404"},
+		"other issuer": {oidctest.OAuthMetadata, oidctest.Fault{Status: 200,
+			Body: `{"issuer":"https://evil.example"}`}, ""},
+		"web page": {oidctest.OAuthMetadata, oidctest.Fault{Status: 200, Body: "<html>"}, ""},
+		"missing":  {oidctest.OAuthMetadata, oidctest.Fault{Status: 404}, ""},
+		"symmetric keys": {oidctest.KeysEndpoint, oidctest.Fault{Status: 200,
+			Body: `{"keys":[{"kty":"oct","k":"AAAA","alg":"HS256"}]}`}, "no key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log, logger := mcptest.NewLog()
+			p, v := newPair(t, oidctest.Options{Path: "/tenant"},
+				func(o *Options) { o.Log = logger })
+			token := p.IssueToken(oidctest.TokenSpec{})
+			p.SetFault(tt.endpoint, tt.fault)
+			if tt.want == "" { // the other metadata of the issuer are used
+				wantValid(t, v, token)
+				return
+			}
+			for range 5 {
+				wantUnavailable(t, v, token, tt.want)
+			}
+			if n := p.Counts()[tt.endpoint]; n != 1 {
+				t.Errorf("%d requests, although the first one has just failed", n)
+			}
+			if lines := log.Lines("authorization server not available", tt.want); len(lines) != 1 {
+				t.Errorf("the log has %q", lines)
+			}
+			p.ClearFaults()
+			await(t, func() bool {
+				_, err := v.Verify(t.Context(), token)
+				return err == nil
+			})
+		})
+	}
+}
+
+// An authorization server that never answers costs only those that wait for it, at most
+// fetchTimeout.
+func TestServerNeverAnswers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
+	t.Parallel()
+	p, v := newPair(t, oidctest.Options{}, nil)
+	token := p.IssueToken(oidctest.TokenSpec{})
+	p.SetFault(oidctest.KeysEndpoint, oidctest.Fault{Hang: true})
+	began := time.Now()
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() { wantUnavailable(t, v, token, "no complete response within 10s") })
+	}
+	all.Wait()
+	if took := time.Since(began); took < fetchTimeout || took > fetchTimeout+5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if n := p.Counts()[oidctest.KeysEndpoint]; n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// While the authorization server is not available, tokens with known keys are valid.
+func TestKnownKeysSuffice(t *testing.T) {
+	p, v := newPair(t, oidctest.Options{}, nil)
+	wantValid(t, v, p.IssueToken(oidctest.TokenSpec{}))
+	for _, e := range []oidctest.Endpoint{oidctest.OAuthMetadata, oidctest.OpenIDMetadata,
+		oidctest.KeysEndpoint} {
+		p.SetFault(e, oidctest.Fault{Status: 503})
+	}
+	wantValid(t, v, p.IssueToken(oidctest.TokenSpec{User: "new"}))
+	forged := p.IssueToken(oidctest.TokenSpec{Forgery: oidctest.UnknownKeyID})
+	wantUnavailable(t, v, forged, "503")
+	wantUnavailable(t, v, forged, "503")
+	if n := p.Counts()[oidctest.OAuthMetadata]; n != 2 {
+		t.Errorf("%d requests", n)
+	}
+	wantValid(t, v, p.IssueToken(oidctest.TokenSpec{User: "newer"}))
+}
+
+// A server that cannot be reached at all.
+func TestServerNotReachable(t *testing.T) {
+	p, _ := newPair(t, oidctest.Options{}, nil)
+	token := p.IssueToken(oidctest.TokenSpec{
+		Claims: map[string]any{"iss": "http://127.0.0.1:1"}})
+	v := newVerifier(t, Options{Issuer: "http://127.0.0.1:1", Audience: gatewayURL})
+	wantUnavailable(t, v, token, "connection refused")
+}
+
+// The metadata of an issuer must not name endpoints that are not encrypted, unless the issuer
+// itself is not.
+func TestEndpointsMustBeEncrypted(t *testing.T) {
+	for endpoint, ok := range map[string]bool{
+		"https://i.example/keys": true, "https://keys.example:8443/": true,
+		"http://i.example/keys": false, "file:///etc/passwd": false, "/keys": false,
+		"https://u:p@i.example/": false, "https:///keys": false, "ftp://i.example/": false,
+	} {
+		if err := checkEndpoint("https://i.example", endpoint); (err == nil) != ok {
+			t.Errorf("%s: %v", endpoint, err)
+		}
+	}
+	if err := checkEndpoint("http://127.0.0.1:1", "http://127.0.0.1:1/keys"); err != nil {
+		t.Error(err)
+	}
+}
+
+// The order of the specification: RFC 8414, then OpenID Connect with the path inserted and
+// appended.
+func TestMetadataURLs(t *testing.T) {
+	for issuer, want := range map[string]string{
+		"https://i.example": "https://i.example/.well-known/oauth-authorization-server " +
+			"https://i.example/.well-known/openid-configuration",
+		"https://i.example/": "https://i.example/.well-known/oauth-authorization-server " +
+			"https://i.example/.well-known/openid-configuration",
+		"https://i.example:8/t/a": "https://i.example:8/.well-known/oauth-authorization-server/t/a " +
+			"https://i.example:8/.well-known/openid-configuration/t/a " +
+			"https://i.example:8/t/a/.well-known/openid-configuration",
+	} {
+		if got := strings.Join(metadataURLs(issuer), " "); got != want {
+			t.Errorf("%s: %s", issuer, got)
+		}
+	}
+}
+
+// At most maxKeys keys of the authorization server are used; others are ignored.
+func TestKeysLimit(t *testing.T) {
+	const key = `{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",` +
+		`"y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}`
+	keys, err := parseKeys([]byte(`{"keys":[{"kty":"EC"},{"use":"enc",` + key[1:] +
+		strings.Repeat(","+key, 200) + `]}`))
+	if err != nil || len(keys) != maxKeys {
+		t.Errorf("%d keys, %v", len(keys), err)
+	}
+}

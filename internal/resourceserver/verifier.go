@@ -1,0 +1,163 @@
+// Package resourceserver makes the gateway an OAuth 2.1 resource server: it verifies the access
+// tokens that an authorization server has issued to clients, and describes the gateway to clients
+// that look for that server (RFC 9728).
+//
+//	Verify ─ tokenCache                           verified before
+//	       ├ verifyJWT ─ parse, claims.check      a JWT: issuer, audience and times
+//	       │             provider.key ─ Verify    then the signature, with the keys of the issuer
+//	       └ introspector ─ claims.check          any other token: RFC 7662
+//
+// A [provider] reads the metadata of the authorization server and its keys, in the background (Run)
+// and when a token needs them. Everything that comes from the authorization server is bounded in
+// size and time, and redirects are not followed. A token costs the authorization server at most one
+// request; tokens with unknown keys cost it a few requests a minute, however many there are.
+//
+// The locks provider.mu, introspector.mu and tokenCache.mu are never held together, and not during
+// requests.
+package resourceserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"mcpgateway/internal/principal"
+)
+
+// Options configure a Verifier. Issuer and Audience are required.
+type Options struct {
+	// Issuer is the identifier of the authorization server, an https URL, or an http URL with a
+	// loopback address. The claim iss must be equal to it.
+	Issuer string
+	// Audience is the URI of the gateway, which the claim aud must contain.
+	Audience string
+	// Scopes are the scopes that each token must have.
+	Scopes []string
+	// ClientID and ClientSecret authenticate the gateway at the introspection endpoint. If they are
+	// empty, only JWTs are accepted.
+	ClientID, ClientSecret string
+
+	Log *slog.Logger
+}
+
+// A VerifiedToken is the result of the verification of an access token.
+type VerifiedToken struct {
+	Principal *principal.Principal
+	// Expires is the time from which the token is refused.
+	Expires time.Time
+}
+
+// clockSkew is the difference that is tolerated between the clock of the authorization server and
+// the clock of the gateway.
+const clockSkew = time.Minute
+
+// maxTokenBytes is the maximum length of an access token.
+const maxTokenBytes = 16 << 10
+
+// A Verifier verifies access tokens. Create it with New. Its methods may be called concurrently.
+type Verifier struct {
+	opts       Options
+	ctx        context.Context // of all requests; done when Run has returned
+	cancel     context.CancelFunc
+	provider   *provider
+	introspect *introspector // nil = only JWTs are accepted
+	valid      tokenCache
+}
+
+// New returns a Verifier. It starts nothing and sends no request.
+func New(o Options) *Verifier {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	v := &Verifier{opts: o, valid: tokenCache{max: maxCachedTokens}}
+	v.ctx, v.cancel = context.WithCancel(context.Background())
+	v.provider = newProvider(v.ctx, o.Issuer, o.Log)
+	if o.ClientID != "" {
+		v.introspect = newIntrospector(v.ctx, &o, v.provider)
+	}
+	return v
+}
+
+// Run reads the metadata and keys of the authorization server, tries again after failures, and
+// looks for new keys from time to time. It returns when ctx is done. Then all requests to the
+// authorization server end, and the Verifier cannot be used again.
+func (v *Verifier) Run(ctx context.Context) {
+	defer v.provider.client.CloseIdleConnections()
+	defer v.cancel()
+	v.provider.keepCurrent(ctx)
+}
+
+// Equal reports whether the Verifier has these options, except for the log.
+func (v *Verifier) Equal(o Options) bool {
+	return v.opts.Issuer == o.Issuer && v.opts.Audience == o.Audience &&
+		slices.Equal(v.opts.Scopes, o.Scopes) &&
+		v.opts.ClientID == o.ClientID && v.opts.ClientSecret == o.ClientSecret
+}
+
+// Verify verifies an access token. If it is not known yet, Verify may wait for the authorization
+// server, at most until ctx is done or fetchTimeout has passed. An error is an
+// *[InvalidTokenError], a *[ScopeError] or an *[UnavailableError]. No error contains a part of the
+// token.
+func (v *Verifier) Verify(ctx context.Context, token string) (VerifiedToken, error) {
+	if len(token) > maxTokenBytes {
+		return VerifiedToken{}, invalid("the access token is longer than %d bytes", maxTokenBytes)
+	}
+	sum := sha256.Sum256([]byte(token))
+	g, err := v.valid.get(sum, time.Now())
+	if g == nil && err == nil {
+		switch {
+		case isJWT(token):
+			g, err = v.verifyJWT(ctx, token)
+		case v.introspect != nil:
+			g, err = v.introspect.verify(ctx, token, sum)
+		default:
+			err = invalid("the access token is not a JWT, and the gateway has no " +
+				"auth.oauth.introspection for other tokens")
+		}
+		if err == nil {
+			v.valid.add(sum, g)
+		}
+	}
+	if err != nil {
+		return VerifiedToken{}, err
+	}
+	if !hasAll(g.Principal.Scopes(), v.opts.Scopes) {
+		return VerifiedToken{}, &ScopeError{Required: v.opts.Scopes}
+	}
+	return g.VerifiedToken, nil
+}
+
+// hasAll reports whether scopes contain all required ones.
+func hasAll(scopes, required []string) bool {
+	for _, one := range required {
+		if !slices.Contains(scopes, one) {
+			return false
+		}
+	}
+	return true
+}
+
+// resultOf returns the result for claims that were checked.
+func (v *Verifier) resultOf(c *claims) *cachedToken {
+	return &cachedToken{VerifiedToken: c.verified(v.opts.Issuer), until: c.expires.Add(clockSkew)}
+}
+
+// newClient returns the client for requests to the authorization server. It follows no redirects.
+func newClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			ForceAttemptHTTP2:      true,
+			DisableCompression:     true,
+			MaxIdleConnsPerHost:    maxIntrospections,
+			IdleConnTimeout:        time.Minute,
+			MaxResponseHeaderBytes: 64 << 10,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
+}
