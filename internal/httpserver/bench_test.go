@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"mcpgateway/internal/mcptest/oidctest"
+	"mcpgateway/internal/resourceserver"
 	"mcpgateway/internal/wire"
 )
 
@@ -134,14 +136,30 @@ func TestAllocations_OfEvents(t *testing.T) {
 
 // BenchmarkStatelessCall measures a call without a session.
 func BenchmarkStatelessCall(b *testing.B) {
-	srv := New(Options{ServeRequest: serveEcho})
-	url := startBenchServer(b, srv)
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	tr := statelessRequest("1", "tools/call", `"name":"x","arguments":{"a":1}`)
-	b.ReportAllocs()
-	for b.Loop() {
-		benchPost(b, client, url, "", tr.body, "Mcp-Protocol-Version", modernRevision)
+	p := oidctest.New(b, oidctest.Options{Audience: []string{audience}})
+	oauth := AccessRules{OAuth: resourceserver.New(resourceserver.Options{
+		Issuer: p.Issuer(), Audience: audience})}
+	const token = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
+	for _, access := range []struct {
+		name, authorization string
+		rules               AccessRules
+	}{
+		{"without authentication", "", AccessRules{}},
+		{"token", "Bearer " + token, AccessRules{Tokens: bearerTokens("a", "b", token)}},
+		{"JWT", "Bearer " + p.IssueToken(oidctest.TokenSpec{Scopes: []string{"read"}}), oauth},
+	} {
+		b.Run(access.name, func(b *testing.B) {
+			srv := New(Options{ServeRequest: serveEcho, AccessRules: access.rules})
+			url := startBenchServer(b, srv)
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			tr := statelessRequest("1", "tools/call", `"name":"x","arguments":{"a":1}`)
+			b.ReportAllocs()
+			for b.Loop() {
+				benchPost(b, client, url, "", tr.body, "Mcp-Protocol-Version", modernRevision,
+					"Authorization", access.authorization)
+			}
+		})
 	}
 }
 
