@@ -11,9 +11,10 @@ import (
 	"mcpgateway/internal/resourceserver"
 )
 
-// authenticate returns the sender of a request, and marks its connection as admitted. It may wait
-// for the authorization server, but not for a token of the configuration.
-func (a *accessControl) authenticate(r *http.Request) (sender, *httpError) {
+// authenticate returns the sender of a request, and marks its connection as admitted. profile is
+// the profile in the path. authenticate may wait for the authorization server, but not for a token
+// of the configuration.
+func (a *accessControl) authenticate(r *http.Request, profile string) (sender, *httpError) {
 	policy := a.policy.Load()
 	if policy.isOpen() {
 		markAdmitted(r)
@@ -27,7 +28,7 @@ func (a *accessControl) authenticate(r *http.Request) (sender, *httpError) {
 	case c != nil:
 		from.Principal = c.principal
 	case policy.oauth != nil && token != "":
-		from, herr = verifyAccessToken(policy.oauth, r, token)
+		from, herr = verifyAccessToken(policy.oauth, r, token, profile)
 	case r.Header.Get("Authorization") == "":
 		herr = newHTTPError(http.StatusUnauthorized,
 			"Unauthorized: send the header Authorization: Bearer TOKEN")
@@ -35,7 +36,7 @@ func (a *accessControl) authenticate(r *http.Request) (sender, *httpError) {
 		herr = invalidToken()
 	}
 	if herr != nil {
-		return sender{}, policy.withChallenge(herr, token != "")
+		return sender{}, policy.withChallenge(herr, token != "", profile)
 	}
 	markAdmitted(r)
 	return from, nil
@@ -43,7 +44,9 @@ func (a *accessControl) authenticate(r *http.Request) (sender, *httpError) {
 
 // withChallenge adds the header WWW-Authenticate to an error with status 401, unless the error has
 // one. withToken is true if the request has a token.
-func (r *accessPolicy) withChallenge(herr *httpError, withToken bool) *httpError {
+func (r *accessPolicy) withChallenge(
+	herr *httpError, withToken bool, profile string,
+) *httpError {
 	if herr.status != http.StatusUnauthorized || herr.header != nil {
 		return herr
 	}
@@ -53,15 +56,15 @@ func (r *accessPolicy) withChallenge(herr *httpError, withToken bool) *httpError
 		if withToken {
 			err = &resourceserver.InvalidTokenError{Reason: herr.err.Message}
 		}
-		challenge = r.oauth.Challenge(err)
+		challenge = r.oauth.Challenge(err, profile)
 	}
 	return herr.withHeader("WWW-Authenticate", challenge)
 }
 
 // verifyAccessToken verifies an access token of the authorization server.
-func verifyAccessToken(v *resourceserver.Verifier, r *http.Request, token string) (
+func verifyAccessToken(v *resourceserver.Verifier, r *http.Request, token, profile string) (
 	sender, *httpError) {
-	verified, err := v.Verify(r.Context(), token)
+	verified, err := v.Verify(r.Context(), token, profile)
 	if err == nil {
 		return sender{verified.Principal, v, verified.Expires}, nil
 	}
@@ -74,7 +77,7 @@ func verifyAccessToken(v *resourceserver.Verifier, r *http.Request, token string
 	if _, ok := errors.AsType[*resourceserver.ScopeError](err); ok {
 		herr = newHTTPError(http.StatusForbidden, "Forbidden: %v", err)
 	}
-	return sender{}, herr.withHeader("WWW-Authenticate", v.Challenge(err))
+	return sender{}, herr.withHeader("WWW-Authenticate", v.Challenge(err, profile))
 }
 
 // checkQuery returns an error if a request has a token in its URL (RFC 6750 §2.3). URLs are in the

@@ -63,19 +63,22 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.serveOAuth(path)
 		return
 	}
+	endpoint, profile, _ := strings.Cut(path[1:], "/")
+	if endpoint == "mcp" || endpoint == "sse" {
+		path, x.profile = "/"+endpoint, profile
+	}
+	if endpoint != "mcp" { // only the endpoint /mcp/PROFILE is a resource of its own
+		profile = ""
+	}
 	var herr *httpError
-	if x.from, herr = srv.access.authenticate(r); herr != nil {
+	if x.from, herr = srv.access.authenticate(r, profile); herr != nil {
 		x.reject(herr)
 		return
 	}
-	endpoint, profile, _ := strings.Cut(path[1:], "/")
-	if endpoint == "mcp" || endpoint == "sse" {
-		if profile != "" && !srv.access.policy.Load().hasProfile(profile) {
-			x.reject(newHTTPError(http.StatusNotFound,
-				"Not found: there is no profile of this name in the configuration"))
-			return
-		}
-		path, x.profile = "/"+endpoint, profile
+	if !srv.access.policy.Load().hasProfile(x.profile) {
+		x.reject(newHTTPError(http.StatusNotFound,
+			"Not found: there is no profile of this name in the configuration"))
+		return
 	}
 	switch path {
 	case "/mcp":
@@ -141,14 +144,17 @@ func (x *httpExchange) rejectPosted(p *postedMessage, logID string, herr *httpEr
 func (x *httpExchange) serveOAuth(path string) {
 	policy := x.srv.access.policy.Load()
 	x.w.Header().Set("Cache-Control", "no-store")
-	text := noOAuthNoToken
+	text, profile, isMetadata := noOAuthNoToken, "", false
+	if policy.oauth != nil {
+		profile, isMetadata = policy.oauth.ProfileOfMetadata(path)
+	}
 	switch {
-	case policy.oauth != nil && policy.oauth.HasMetadataAt(path):
+	case isMetadata:
 		if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
 			x.reject(methodNotAllowed("GET, HEAD"))
 			return
 		}
-		writeJSON(x.w, http.StatusOK, wire.Text{policy.oauth.Metadata()})
+		writeJSON(x.w, http.StatusOK, wire.Text{policy.oauth.Metadata(profile)})
 		return
 	case policy.oauth != nil:
 		text = elsewhereMetadata
@@ -178,7 +184,7 @@ func (x *httpExchange) serveReadiness() {
 			return
 		}
 		var herr *httpError
-		if who, herr = x.srv.access.authenticate(x.r); herr != nil {
+		if who, herr = x.srv.access.authenticate(x.r, ""); herr != nil {
 			x.reject(herr)
 			return
 		}

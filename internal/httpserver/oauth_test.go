@@ -126,6 +126,38 @@ func TestOAuthChallenges(t *testing.T) {
 	}
 }
 
+// The path of a profile is a resource of its own: its challenge and metadata name it, and a token
+// for it is valid there only. Whether the profile exists is said to authenticated clients only.
+func TestOAuthProfilePath(t *testing.T) {
+	h, p, _ := newOAuthHarness(t)
+	rules := AccessRules{OAuth: h.server.access.policy.Load().oauth, Profiles: []string{"reader"}}
+	h.server.UpdateAccess(rules)
+	for _, name := range []string{"reader", "unknown"} {
+		path := "/.well-known/oauth-protected-resource/mcp/" + name
+		res := h.wantError(testRequest{path: "/mcp/" + name, body: echoRequest}, 401, "null",
+			-32600)
+		if got := res.Header.Get("WWW-Authenticate"); !strings.HasSuffix(got,
+			`resource_metadata="https://gateway.example`+path+`"`) {
+			t.Errorf("%s: %s", name, got)
+		}
+		h.want(testRequest{method: "GET", path: path}, 200, `{"resource":"`+audience+"/"+name+
+			`","authorization_servers":["`+p.Issuer()+`"],"bearer_methods_supported":["header"]}`)
+	}
+	at := func(path, token string) testRequest {
+		tr := statelessRequest("1", "echo", "").by(token)
+		tr.path = path
+		return tr
+	}
+	reader := p.IssueToken(oidctest.TokenSpec{Audience: []string{audience + "/reader"}})
+	all := p.IssueToken(oidctest.TokenSpec{})
+	h.want(at("/mcp/reader", reader), 200, "*")
+	h.want(at("/mcp/reader", all), 200, "*")
+	h.want(at("/mcp/unknown", all), 404, "*")
+	h.want(at("/mcp", reader), 401, "*")
+	h.want(testRequest{method: "GET", path: "/sse"}.by(reader), 401, "*")
+	h.want(testRequest{method: "GET", path: "/sse/reader"}.by(reader), 401, "*")
+}
+
 // While the authorization server is not available, its clients get 503, and holders of tokens of
 // the configuration are served.
 func TestOAuthUnavailable(t *testing.T) {
@@ -343,7 +375,7 @@ func TestUpdateAccessOAuth(t *testing.T) {
 	h.want(post(static, echoRequest).by("static"), 200, resultJSON("1", "{}"))
 	for { // Run of the old Verifier has ended: it sends no more requests
 		_, err := old.Verify(context.Background(), p.IssueToken(oidctest.TokenSpec{
-			Forgery: oidctest.UnknownKeyID}))
+			Forgery: oidctest.UnknownKeyID}), "")
 		if strings.Contains(err.Error(), "canceled") {
 			break
 		}
@@ -397,7 +429,7 @@ func FuzzAuthorization(f *testing.F) {
 			t.Fatal(err)
 		}
 		r.Header["Authorization"] = []string{header}
-		from, herr := srv.access.authenticate(r)
+		from, herr := srv.access.authenticate(r, "")
 		if (herr == nil) != (from.Principal != nil) {
 			t.Fatalf("%v, %+v", from, herr)
 		}

@@ -90,17 +90,18 @@ func date(to *time.Time) func(json.RawMessage) error {
 	}
 }
 
-// check checks the times, and that the token was issued for this gateway. hasIssuer is true if
-// the claim iss is required.
+// check checks the times, and that the token was issued for this gateway, or for a profile of it.
+// An introspection response may have no iss and no exp.
 func (c *claims) check(o *Options, now time.Time, isJWT bool) *InvalidTokenError {
 	switch {
 	case c.issuer != o.Issuer && (isJWT || c.issuer != ""):
 		return invalid("the access token was not issued by %s", o.Issuer)
 	case len(c.audience) == 0:
 		return invalid("the access token has no aud; request one with resource=%s", o.Audience)
-	case !slices.Contains(c.audience, o.Audience):
-		return invalid("the access token is for another audience; request one with resource=%s",
-			o.Audience)
+	case !slices.ContainsFunc(c.audience, func(aud string) bool {
+		return aud == o.Audience || strings.HasPrefix(aud, o.Audience+"/")
+	}):
+		return wrongAudience(o.Audience)
 	case isJWT && c.expires.IsZero():
 		return invalid("the access token has no exp")
 	case !c.expires.IsZero() && !now.Before(c.expires.Add(clockSkew)):
@@ -111,6 +112,11 @@ func (c *claims) check(o *Options, now time.Time, isJWT bool) *InvalidTokenError
 		return invalid("the access token names no subject: it has neither sub nor client_id")
 	}
 	return nil
+}
+
+func wrongAudience(resource string) *InvalidTokenError {
+	return invalid("the access token is for another audience; request one with resource=%s",
+		resource)
 }
 
 // verified returns the result for checked claims. A token without a subject belongs to its client.

@@ -31,7 +31,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add("..")
 	f.Add(encode([]byte(`{"alg":"RS256","crit":["b64"],"b64":false,"jwk":{"kty":"oct"}}`)) + ".e30.e30")
 	f.Fuzz(func(t *testing.T, token string) {
-		got, err := v.Verify(t.Context(), token)
+		got, err := v.Verify(t.Context(), token, "")
 		if err == nil {
 			token = strings.NewReplacer("\r", "", "\n", "").Replace(token)
 			for _, prefix := range signed {
@@ -46,7 +46,7 @@ func FuzzVerify(f *testing.F) {
 		if !isInvalid && !isUnavailable {
 			t.Fatalf("%v", err)
 		}
-		if challenge := v.Challenge(err); strings.ContainsAny(challenge, "\r\n") {
+		if challenge := v.Challenge(err, ""); strings.ContainsAny(challenge, "\r\n") {
 			t.Fatalf("%q", challenge)
 		}
 	})
@@ -76,7 +76,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(alg+"/cached", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := v.Verify(b.Context(), token); err != nil {
+				if _, err := v.Verify(b.Context(), token, ""); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -85,7 +85,7 @@ func BenchmarkVerify(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				v.valid.byKey = nil
-				if _, err := v.Verify(b.Context(), token); err != nil {
+				if _, err := v.Verify(b.Context(), token, ""); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -52,7 +52,7 @@ func TestIntrospection(t *testing.T) {
 		}
 	}
 	short := p.IssueToken(oidctest.TokenSpec{Lifetime: -30 * time.Second})
-	if _, err := v.Verify(t.Context(), short); err == nil {
+	if _, err := v.Verify(t.Context(), short, ""); err == nil {
 		t.Error("an expired token is active")
 	}
 }
@@ -151,7 +151,7 @@ func TestIntrospectionsLimit(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 2 * maxIntrospections {
 		all.Go(func() {
-			_, _ = v.Verify(t.Context(), strings.Repeat("x", n+1))
+			_, _ = v.Verify(t.Context(), strings.Repeat("x", n+1), "")
 		})
 	}
 	await(t, func() bool { return p.Counts()[oidctest.IntrospectionEndpoint] == maxIntrospections })

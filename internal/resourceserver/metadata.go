@@ -2,7 +2,6 @@ package resourceserver
 
 import (
 	"net/url"
-	"slices"
 	"strings"
 
 	"mcpgateway/internal/wire"
@@ -12,21 +11,42 @@ import (
 // followed by the path of the gateway or by nothing.
 const MetadataPath = "/.well-known/oauth-protected-resource"
 
-// Metadata returns the metadata of the gateway as a JSON object (RFC 9728 §2).
-func (v *Verifier) Metadata() []byte {
+// Metadata returns the metadata of the gateway at the path of a profile as a JSON object (RFC 9728
+// §2); "" = without a profile.
+func (v *Verifier) Metadata(profile string) []byte {
 	return wire.Encode(struct {
 		Resource string   `json:"resource"`
 		Servers  []string `json:"authorization_servers"`
 		Scopes   []string `json:"scopes_supported,omitempty"`
 		Methods  []string `json:"bearer_methods_supported"`
-	}{v.opts.Audience, []string{v.opts.Issuer}, v.opts.Scopes, []string{"header"}})
+	}{v.opts.resource(profile), []string{v.opts.Issuer}, v.opts.Scopes, []string{"header"}})
 }
 
-// HasMetadataAt reports whether path is a path of the metadata: without the path of the gateway,
-// with the path /mcp, or with the path of Options.Audience. path has no trailing slash.
-func (v *Verifier) HasMetadataAt(path string) bool {
+// ProfileOfMetadata returns the profile whose metadata are at path; ok is false if path is not a
+// path of metadata. These are MetadataPath, without or with the path of the gateway (/mcp, or that
+// of Options.Audience), without or with the name of a profile, which need not exist. path has no
+// trailing slash.
+func (v *Verifier) ProfileOfMetadata(path string) (profile string, ok bool) {
 	rest, ok := strings.CutPrefix(path, MetadataPath)
-	return ok && slices.Contains([]string{"", "/mcp", v.audiencePath()}, rest)
+	if !ok {
+		return "", false
+	}
+	for _, base := range []string{"", "/mcp", v.audiencePath()} {
+		if rest == base {
+			return "", true
+		}
+		if name, ok := strings.CutPrefix(rest, base+"/"); ok && base != "" && isProfileName(name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// isProfileName reports whether text has the form of the name of a profile.
+func isProfileName(text string) bool {
+	return text != "" && len(text) <= 128 && strings.IndexFunc(text, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' || r == '-')
+	}) < 0
 }
 
 func (v *Verifier) audiencePath() string {
@@ -38,8 +58,8 @@ func (v *Verifier) audiencePath() string {
 }
 
 // metadataURL returns the URL of the metadata for clients outside of a proxy.
-func (v *Verifier) metadataURL() string {
-	u, err := url.Parse(v.opts.Audience)
+func (v *Verifier) metadataURL(profile string) string {
+	u, err := url.Parse(v.opts.resource(profile))
 	if err != nil {
 		return ""
 	}
@@ -48,8 +68,12 @@ func (v *Verifier) metadataURL() string {
 }
 
 // Challenge returns the value of the header WWW-Authenticate for a rejected request. err is nil if
-// the request has no token.
-func (v *Verifier) Challenge(err error) string {
+// the request has no token. profile is the name in the path of the request, which need not exist;
+// "" = there is none.
+func (v *Verifier) Challenge(err error, profile string) string {
+	if !isProfileName(profile) {
+		profile = ""
+	}
 	var b strings.Builder
 	b.WriteString("Bearer ")
 	add := func(name, value string) {
@@ -66,7 +90,7 @@ func (v *Verifier) Challenge(err error) string {
 		add("error_description", err.Error())
 	}
 	add("scope", strings.Join(v.opts.Scopes, " "))
-	add("resource_metadata", v.metadataURL())
+	add("resource_metadata", v.metadataURL(profile))
 	return strings.TrimSuffix(b.String(), ", ")
 }
 

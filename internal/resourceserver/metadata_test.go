@@ -25,30 +25,47 @@ func TestMetadata(t *testing.T) {
 			"", `Bearer resource_metadata="https://gw.example/.well-known/oauth-protected-resource"`},
 	} {
 		v := New(tt.o)
-		if got := string(v.Metadata()); got != tt.json {
+		if got := string(v.Metadata("")); got != tt.json {
 			t.Errorf("%s: %s", tt.o.Audience, got)
 		}
-		if got := v.Challenge(nil); got != tt.challenge {
+		if got := v.Challenge(nil, ""); got != tt.challenge {
 			t.Errorf("%s: %s", tt.o.Audience, got)
 		}
 		for path, want := range map[string]bool{
 			MetadataPath: true, MetadataPath + "/mcp": true, MetadataPath + tt.path: true,
 			MetadataPath + "/other": false, "/.well-known/oauth-authorization-server": false,
-			"/mcp" + MetadataPath: false,
+			"/mcp" + MetadataPath: false, MetadataPath + "/mcp/a/b": false,
+			MetadataPath + "/mcp/A": false, MetadataPath + "/mcp/": false,
 		} {
-			if v.HasMetadataAt(path) != want {
+			if _, ok := v.ProfileOfMetadata(path); ok != want {
 				t.Errorf("%s: metadata at %s: %t", tt.o.Audience, path, !want)
 			}
 		}
 	}
-	v := New(Options{Issuer: "https://i", Audience: "https://g", Scopes: []string{"a"}})
+	// The path of a profile is a resource of its own.
+	v := New(Options{Issuer: "https://i", Audience: "https://g/mcp"})
+	if name, ok := v.ProfileOfMetadata(MetadataPath + "/mcp/reader"); name != "reader" || !ok {
+		t.Errorf("%q, %t", name, ok)
+	}
+	if got := string(v.Metadata("reader")); got != `{"resource":"https://g/mcp/reader",`+
+		`"authorization_servers":["https://i"],"bearer_methods_supported":["header"]}` {
+		t.Error(got)
+	}
+	for profile, want := range map[string]string{"reader": "/mcp/reader", `x"y`: "/mcp",
+		"a/b": "/mcp"} {
+		if got := v.Challenge(nil, profile); got != `Bearer resource_metadata="https://g`+
+			MetadataPath+want+`"` {
+			t.Errorf("%s: %s", profile, got)
+		}
+	}
+	v = New(Options{Issuer: "https://i", Audience: "https://g", Scopes: []string{"a"}})
 	for want, err := range map[string]error{
 		`Bearer error="invalid_token", error_description="it is wrong", `: invalid("it is \"wrong\"\r\n"),
 		`Bearer error="insufficient_scope", error_description=` +
 			`"the access token needs the scopes a", `: &ScopeError{[]string{"a"}},
 	} {
 		want += `scope="a", resource_metadata="https://g/.well-known/oauth-protected-resource"`
-		if got := v.Challenge(err); got != want {
+		if got := v.Challenge(err, ""); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // wantUnavailable verifies a token that cannot be verified now. The reason must contain want.
 func wantUnavailable(t *testing.T, v *Verifier, token, want string) *UnavailableError {
 	t.Helper()
-	_, err := v.Verify(t.Context(), token)
+	_, err := v.Verify(t.Context(), token, "")
 	unavailable, ok := errors.AsType[*UnavailableError](err)
 	if !ok || !strings.Contains(unavailable.Reason, want) || unavailable.RetryAfter <= 0 {
 		t.Fatalf("want an error with %q, got %v", want, err)
@@ -79,7 +79,7 @@ func TestUnavailableServer(t *testing.T) {
 			}
 			p.ClearFaults()
 			await(t, func() bool {
-				_, err := v.Verify(t.Context(), token)
+				_, err := v.Verify(t.Context(), token, "")
 				return err == nil
 			})
 		})

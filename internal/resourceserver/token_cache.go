@@ -21,9 +21,10 @@ type tokenCache struct {
 // A cachedToken is the result of a verification.
 type cachedToken struct {
 	VerifiedToken
-	err   *InvalidTokenError // nil = the token is valid
-	until time.Time          // the result may be used before this time
-	key   *publicKey         // key that has verified the signature; nil = the token is not a JWT
+	audience []string
+	err      *InvalidTokenError // nil = the token is valid
+	until    time.Time          // the result may be used before this time
+	key      *publicKey         // key that has verified the signature; nil = the token is not a JWT
 }
 
 // get returns the result for a token; nil, nil = not cached.

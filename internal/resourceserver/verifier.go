@@ -32,7 +32,8 @@ type Options struct {
 	// Issuer is the identifier of the authorization server, an https URL, or an http URL with a
 	// loopback address. The claim iss must be equal to it.
 	Issuer string
-	// Audience is the URI of the gateway, which the claim aud must contain.
+	// Audience is the URI of the gateway, which the claim aud must contain. At the path of a
+	// profile the URI of the profile suffices: Audience, a slash and the name of the profile.
 	Audience string
 	// Scopes are the scopes that each token must have.
 	Scopes []string
@@ -97,11 +98,20 @@ func (v *Verifier) Equal(o Options) bool {
 		v.opts.ClientID == o.ClientID && v.opts.ClientSecret == o.ClientSecret
 }
 
-// Verify verifies an access token. If it is not known yet, Verify may wait for the authorization
-// server, at most until ctx is done or fetchTimeout has passed. An error is an
+// resource returns the URI of the gateway at the path of a profile; "" = without a profile.
+func (o *Options) resource(profile string) string {
+	if profile == "" {
+		return o.Audience
+	}
+	return o.Audience + "/" + profile
+}
+
+// Verify verifies an access token for a request. profile is the name of the profile in the path of
+// the request; "" = there is none. If the token is not known yet, Verify may wait for the
+// authorization server, at most until ctx is done or fetchTimeout has passed. An error is an
 // *[InvalidTokenError], a *[ScopeError] or an *[UnavailableError]. No error contains a part of the
 // token.
-func (v *Verifier) Verify(ctx context.Context, token string) (VerifiedToken, error) {
+func (v *Verifier) Verify(ctx context.Context, token, profile string) (VerifiedToken, error) {
 	if len(token) > maxTokenBytes {
 		return VerifiedToken{}, invalid("the access token is longer than %d bytes", maxTokenBytes)
 	}
@@ -124,6 +134,10 @@ func (v *Verifier) Verify(ctx context.Context, token string) (VerifiedToken, err
 	if err != nil {
 		return VerifiedToken{}, err
 	}
+	if resource := v.opts.resource(profile); !slices.Contains(g.audience, v.opts.Audience) &&
+		!slices.Contains(g.audience, resource) {
+		return VerifiedToken{}, wrongAudience(resource)
+	}
 	if !hasAll(g.Principal.Scopes(), v.opts.Scopes) {
 		return VerifiedToken{}, &ScopeError{Required: v.opts.Scopes}
 	}
@@ -142,7 +156,10 @@ func hasAll(scopes, required []string) bool {
 
 // resultOf returns the result for claims that were checked.
 func (v *Verifier) resultOf(c *claims) *cachedToken {
-	return &cachedToken{VerifiedToken: c.verified(v.opts.Issuer), until: c.expires.Add(clockSkew)}
+	return &cachedToken{
+		VerifiedToken: c.verified(v.opts.Issuer), audience: c.audience,
+		until: c.expires.Add(clockSkew),
+	}
 }
 
 // newClient returns the client for requests to the authorization server. It follows no redirects.

@@ -41,7 +41,7 @@ func newVerifier(t testing.TB, o Options) *Verifier {
 // token.
 func wantInvalid(t *testing.T, v *Verifier, token, want string) {
 	t.Helper()
-	got, err := v.Verify(t.Context(), token)
+	got, err := v.Verify(t.Context(), token, "")
 	invalid, ok := errors.AsType[*InvalidTokenError](err)
 	if !ok || !strings.Contains(invalid.Reason, want) || got.Principal != nil {
 		t.Fatalf("want an error with %q, got %v, %v", want, got, err)
@@ -55,7 +55,7 @@ func wantInvalid(t *testing.T, v *Verifier, token, want string) {
 
 func wantValid(t testing.TB, v *Verifier, token string) VerifiedToken {
 	t.Helper()
-	got, err := v.Verify(t.Context(), token)
+	got, err := v.Verify(t.Context(), token, "")
 	if err != nil || got.Principal == nil {
 		t.Fatalf("a valid token: %v, %v", got, err)
 	}
@@ -156,7 +156,7 @@ func TestWrongSignature(t *testing.T) {
 	cut := strings.LastIndexByte(valid, '.') + 1
 	for _, token := range []string{valid[:cut], valid[:cut] + "AAAA", valid[:cut-2] + valid[cut-1:],
 		strings.Replace(valid, ".", ".e30", 1)} {
-		if got, err := v.Verify(t.Context(), token); err == nil {
+		if got, err := v.Verify(t.Context(), token, ""); err == nil {
 			t.Errorf("accepted: %v", got)
 		}
 	}
@@ -193,7 +193,7 @@ func TestUnknownKeyTenThousandTimes(t *testing.T) {
 				token = p.IssueToken(oidctest.TokenSpec{Forgery: oidctest.UnknownKeyID})
 			}
 			for range 500 {
-				_, err := v.Verify(t.Context(), token)
+				_, err := v.Verify(t.Context(), token, "")
 				mu.Lock()
 				reasons[fmt.Sprintf("%T", err)]++
 				mu.Unlock()
@@ -296,10 +296,40 @@ func TestScopes(t *testing.T) {
 	for _, scopes := range [][]string{nil, {"read"}, {"READ", "tools"}, {"read tools2"}} {
 		token := p.IssueToken(oidctest.TokenSpec{Scopes: scopes})
 		for range 2 { // the second one is cached
-			_, err := v.Verify(t.Context(), token)
+			_, err := v.Verify(t.Context(), token, "")
 			missing, ok := errors.AsType[*ScopeError](err)
 			if !ok || fmt.Sprint(missing.Required) != "[read tools]" {
 				t.Errorf("%q: %v", scopes, err)
+			}
+		}
+	}
+}
+
+// A token for the URI of a profile is valid at the path of this profile only, in any order.
+func TestProfileAudience(t *testing.T) {
+	p, v := newPair(t, oidctest.Options{}, nil)
+	issue := func(audience ...string) string {
+		return p.IssueToken(oidctest.TokenSpec{Audience: audience})
+	}
+	all, reader := issue(gatewayURL), issue(gatewayURL+"/reader")
+	both := issue(gatewayURL+"/writer", gatewayURL+"/reader")
+	for range 2 {
+		for _, tt := range []struct {
+			token, profile string
+			ok             bool
+		}{
+			{reader, "", false}, {reader, "reader", true}, {reader, "writer", false},
+			{reader, "", false}, {all, "", true}, {all, "reader", true}, {both, "reader", true},
+			{both, "writer", true}, {both, "", false}, {both, "other", false},
+			{issue(gatewayURL + "x"), "", false}, {issue("/reader"), "reader", false},
+		} {
+			_, err := v.Verify(t.Context(), tt.token, tt.profile)
+			if (err == nil) != tt.ok {
+				t.Errorf("%q: %v", tt.profile, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), "another audience; request one with "+
+				"resource="+v.opts.resource(tt.profile)) && tt.profile != "reader" {
+				t.Errorf("%q: %v", tt.profile, err)
 			}
 		}
 	}
