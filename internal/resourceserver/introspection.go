@@ -35,6 +35,7 @@ type introspector struct {
 	opts     *Options
 	provider *provider
 	slots    chan struct{}
+	active   *tokenCache // of the Verifier
 	inactive tokenCache
 
 	mu       sync.Mutex
@@ -48,9 +49,11 @@ type introspectionCall struct {
 	err    error
 }
 
-func newIntrospector(ctx context.Context, o *Options, p *provider) *introspector {
+func newIntrospector(
+	ctx context.Context, o *Options, p *provider, active *tokenCache,
+) *introspector {
 	return &introspector{
-		ctx: ctx, opts: o, provider: p,
+		ctx: ctx, opts: o, provider: p, active: active,
 		slots:    make(chan struct{}, maxIntrospections),
 		inactive: tokenCache{max: maxInactiveTokens},
 		inFlight: make(map[[sha256.Size]byte]*introspectionCall),
@@ -60,12 +63,8 @@ func newIntrospector(ctx context.Context, o *Options, p *provider) *introspector
 // verify verifies an opaque token.
 func (i *introspector) verify(ctx context.Context, token string, sum [sha256.Size]byte) (
 	*cachedToken, error) {
-	if _, err := i.inactive.get(sum, time.Now()); err != nil {
-		return nil, err
-	}
-	i.mu.Lock()
-	if one := i.inFlight[sum]; one != nil {
-		i.mu.Unlock()
+	one, isNew := i.begin(sum)
+	if !isNew {
 		select {
 		case <-one.done:
 			return one.result, one.err
@@ -73,20 +72,39 @@ func (i *introspector) verify(ctx context.Context, token string, sum [sha256.Siz
 			return nil, i.provider.unavailable(ctx.Err(), firstRetry)
 		}
 	}
-	one := &introspectionCall{done: make(chan struct{})}
-	i.inFlight[sum] = one
-	i.mu.Unlock()
-
 	// The request continues if the client disconnects, because others may wait for its result.
 	one.result, one.err = i.introspect(token)
 	if err, ok := errors.AsType[*InvalidTokenError](one.err); ok {
 		i.inactive.add(sum, &cachedToken{err: err, until: time.Now().Add(inactiveTTL)})
+	} else if one.err == nil {
+		i.active.add(sum, one.result)
 	}
 	i.mu.Lock()
-	delete(i.inFlight, sum)
+	delete(i.inFlight, sum) // now the result is in a cache
 	i.mu.Unlock()
 	close(one.done)
 	return one.result, one.err
+}
+
+// begin returns the introspection of a token that is in flight or has just ended, or a new one,
+// which the caller must do.
+func (i *introspector) begin(sum [sha256.Size]byte) (one *introspectionCall, isNew bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if one := i.inFlight[sum]; one != nil {
+		return one, false
+	}
+	one = &introspectionCall{done: make(chan struct{})}
+	now := time.Now()
+	if _, one.err = i.inactive.get(sum, now); one.err == nil {
+		one.result, one.err = i.active.get(sum, now)
+	}
+	if one.result != nil || one.err != nil {
+		close(one.done)
+		return one, false
+	}
+	i.inFlight[sum] = one
+	return one, true
 }
 
 // introspect waits for a slot and asks the authorization server about a token.

@@ -118,7 +118,8 @@ func TestIntrospectionUnavailable(t *testing.T) {
 		"wrong credentials": {oidctest.Fault{Status: 401}, "check auth.oauth.introspection"},
 		"redirect": {oidctest.Fault{Status: 302, Header: http.Header{"Location": {"/x"}}},
 			"redirects are not followed"},
-		"endless": {oidctest.Fault{Status: 200, Body: "{", Endless: true}, "longer than"},
+		"endless": {oidctest.Fault{Status: 200, Body: strings.Repeat("{", 1000),
+			Endless: true}, "longer than"},
 		"no JSON": {oidctest.Fault{Status: 200, Body: "<html>"}, "no JSON object"},
 		"null":    {oidctest.Fault{Status: 200, Body: "null"}, "no JSON object"},
 	} {

@@ -12,8 +12,8 @@
 // size and time, and redirects are not followed. A token costs the authorization server at most one
 // request; tokens with unknown keys cost it a few requests a minute, however many there are.
 //
-// The locks provider.mu, introspector.mu and tokenCache.mu are never held together, and not during
-// requests.
+// Lock order: introspector.mu, then tokenCache.mu. provider.mu is never held together with another
+// lock. No lock is held during requests.
 package resourceserver
 
 import (
@@ -77,7 +77,7 @@ func New(o Options) *Verifier {
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	v.provider = newProvider(v.ctx, o.Issuer, o.Log)
 	if o.ClientID != "" {
-		v.introspect = newIntrospector(v.ctx, &o, v.provider)
+		v.introspect = newIntrospector(v.ctx, &v.opts, v.provider, &v.valid)
 	}
 	return v
 }
@@ -120,15 +120,14 @@ func (v *Verifier) Verify(ctx context.Context, token, profile string) (VerifiedT
 	if g == nil && err == nil {
 		switch {
 		case isJWT(token):
-			g, err = v.verifyJWT(ctx, token)
+			if g, err = v.verifyJWT(ctx, token); err == nil {
+				v.valid.add(sum, g)
+			}
 		case v.introspect != nil:
 			g, err = v.introspect.verify(ctx, token, sum)
 		default:
 			err = invalid("the access token is not a JWT, and the gateway has no " +
 				"auth.oauth.introspection for other tokens")
-		}
-		if err == nil {
-			v.valid.add(sum, g)
 		}
 	}
 	if err != nil {
