@@ -111,6 +111,7 @@ var allowedImports = map[string][]string{
 	"internal/text":                   {},
 	"internal/quota":                  {},
 	"internal/principal":              {"internal/quota", "internal/text"},
+	"internal/ratelimit":              {"internal/config", "internal/principal"},
 	// the program
 	"internal/reload":     {"internal/atomicfile", "internal/config"},
 	"internal/gctune":     {},
@@ -178,8 +179,9 @@ var allowedModules = map[string][]string{
 	"golang.org/x/sync": {"backends"},
 	"golang.org/x/sys": {"cmd/gateway", "integration/bench", "internal/procgroup",
 		"internal/transport"},
-	"golang.org/x/term":  {"cmd/gateway", "internal/reload"},
-	"golang.org/x/time":  {"backends/internal/loglimit", "internal/resourceserver"},
+	"golang.org/x/term": {"cmd/gateway", "internal/reload"},
+	"golang.org/x/time": {"backends/internal/loglimit", "internal/ratelimit",
+		"internal/resourceserver"},
 	"golang.org/x/tools": {"internal/mcptest"},
 }
 

@@ -41,8 +41,8 @@ const (
 //     removed later, together with the other changes, so that its tools remain available until they
 //     have their new names.
 //   - Backends whose configuration is unchanged, except for the keys that take effect in place
-//     (filters, tools.pin and instructions), keep running, even if their position in the list has
-//     changed.
+//     (filters, tools.pin, rate and instructions), keep running, even if their position in the list
+//     has changed.
 //   - New and changed backends are started; a lazy backend with a known catalog starts on demand.
 //     If all others are settled within a second, all of these changes take effect together, with
 //     one View. Otherwise the change of each backend takes effect when that backend is settled,
@@ -263,7 +263,7 @@ func (s *Set) setFilters(before, next *backendTable, all []config.Backend) {
 }
 
 // plan returns the table after a change, and the backends in it that are new. The field draining of
-// the table is not set. A backend is kept if only its filters or instructions differ. A
+// the table is not set. A backend is kept if only its runtime keys differ. A
 // misconfigured backend is logged if its problem is new.
 func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
 	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string),

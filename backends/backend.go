@@ -71,7 +71,7 @@ type Findings struct {
 // A Backend is one MCP server and its known state.
 type Backend struct {
 	set *Set
-	cfg config.Backend // without filters and instructions, see WithoutRuntimeKeys
+	cfg config.Backend // see WithoutRuntimeKeys
 	log *slog.Logger
 	// rate-limited, for records that may be frequent, such as those about the output of the backend
 	outputLog    *slog.Logger

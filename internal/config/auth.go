@@ -38,6 +38,8 @@ type Token struct {
 	Profile string `koanf:"profile"`
 	// Expires is the time from which the token is refused; zero = never.
 	Expires time.Time `koanf:"expires" json:",omitzero"`
+	// Rate limits the requests of the holder, over all of its sessions.
+	Rate Rate `koanf:"rate" json:",omitzero"`
 }
 
 // AutoToken represents a token that the gateway generates and stores in the state directory.
@@ -96,6 +98,7 @@ func (c *checker) tokens(cfg *Config) {
 			texts[t.Text] = i
 		}
 		c.tokenName(t.Name, item+".name", names)
+		c.rate(t.Rate, item+".rate")
 		if c.isGiven(item + ".profile") {
 			c.profile(cfg, t.Profile, item+".profile")
 		}

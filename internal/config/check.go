@@ -121,6 +121,31 @@ func (c *checker) limits(l Limits) {
 	}
 }
 
+// rate checks the rate at a path.
+func (c *checker) rate(r Rate, at string) {
+	limit := at
+	if c.isGiven(at + ".limit") {
+		limit += ".limit"
+	}
+	const none = "leave rate out for no limit"
+	bounds := fmt.Sprintf("must be 1 to %d", maxRateRequests)
+	requests, _, ok := r.Limit.parse()
+	switch {
+	case !c.isGiven(at) || c.reported[at] || c.reported[at+".limit"]:
+	case r.Limit == "" && limit == at:
+		c.fail(at, "requires limit", "write it like 600/m, or { limit: 600/m, burst: 50 }")
+	case !ok:
+		c.fail(limit, "must be a number of requests per second, minute or hour, like 10/s, 600/m "+
+			"or 1000/h"+c.not(limit), none)
+	case requests < 1 || requests > maxRateRequests:
+		c.fail(limit, bounds+" requests"+c.not(limit), none)
+	}
+	if burst := at + ".burst"; c.isGiven(burst) && !c.reported[burst] &&
+		(r.Burst < 1 || r.Burst > maxRateRequests) {
+		c.fail(burst, bounds+c.not(burst), "leave it out for the number in limit")
+	}
+}
+
 // literalSecrets returns one warning for each enabled backend whose URL or headers contain secrets
 // that are written into the file. It skips values for which reported contains an error.
 func (c *checker) literalSecrets(cfg *Config, reported Errors) (all []string) {

@@ -44,6 +44,7 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 		c.reported[path] = true
 		c.fail(path, "must be at least 1"+c.not(path), "")
 	}
+	c.rate(b.Rate, at+".rate")
 	c.environment(b, at)
 	c.headers(b.Headers, at+".headers.")
 	c.filter(b.Tools.Filter(), at+".tools")
@@ -313,6 +314,7 @@ func (c *checker) profiles(cfg *Config) {
 				c.fail(here, fmt.Sprintf("there is no backend %q", b), hint)
 			}
 		}
+		c.rate(p.Rate, at+".rate")
 		c.filter(p.Tools.Filter(), at+".tools")
 		c.filter(p.Prompts, at+".prompts")
 		c.filter(p.Resources, at+".resources")

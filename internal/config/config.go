@@ -169,6 +169,8 @@ type Backend struct {
 
 	MaxInFlight int           `koanf:"max_in_flight"` // concurrent calls; at least 1
 	QueueWait   time.Duration `koanf:"queue_wait"`    // wait of further calls; 0 = none
+	// Rate limits the requests of all clients together.
+	Rate Rate `koanf:"rate" json:",omitzero"`
 
 	Sharing Sharing `koanf:"sharing"`
 	// Generation is the protocol generation used with the backend. GenerationModern is not combined

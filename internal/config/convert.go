@@ -49,7 +49,9 @@ func expectedForm(t reflect.Type) string {
 	case timeType:
 		return "a date like 2027-01-31, or a time like 2027-01-31T18:00:00Z"
 	case tokenType:
-		return "a token, or a mapping with the keys token, name, profile and expires"
+		return "a token, or a mapping with the keys token, name, profile, expires and rate"
+	case rateType:
+		return "a limit like 600/m, or a mapping with the keys limit and burst"
 	}
 	switch t.Kind() {
 	case reflect.Int:

@@ -148,9 +148,9 @@ func (r *fileParser) value(n *yaml.Node, t reflect.Type, at location) (v any, ok
 		return r.record(r.pairs(n, at), t, at), true
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
 		return r.mapping(n, t.Elem(), at), true
-	case t == tokenType && n.Kind == yaml.ScalarNode:
+	case shortForms[t] != "" && n.Kind == yaml.ScalarNode:
 		text, ok := r.value(n, reflect.TypeFor[string](), at)
-		return map[string]any{"token": text}, ok
+		return map[string]any{shortForms[t]: text}, ok
 	case n.Kind == yaml.ScalarNode && (t == timeType || kind != reflect.Slice &&
 		kind != reflect.Struct && kind != reflect.Map):
 		x := r.newExpander(at.path)

@@ -43,11 +43,12 @@ type BackendChange struct {
 	Effect Effect
 }
 
-// InPlace reports whether the change is applied without a restart of the server: only filters and
-// instructions differ.
+// InPlace reports whether the change is applied without a restart of the server: only filters,
+// the rate and instructions differ.
 func (c BackendChange) InPlace() bool {
-	return !slices.ContainsFunc(c.Keys,
-		func(key string) bool { return !isFilter(key) && key != "instructions" })
+	return !slices.ContainsFunc(c.Keys, func(key string) bool {
+		return !isFilter(key) && key != "instructions" && !strings.HasPrefix(key, "rate.")
+	})
 }
 
 // An Effect is the effect of a change on a server.

@@ -186,6 +186,8 @@ func TestDiffComparesAllFields(t *testing.T) {
 			if c := Diff(&old, &pinned); len(c.Changed) != 1 {
 				t.Errorf("tools.pin: %s", summary(c))
 			}
+		case Rate:
+			v.Set(reflect.ValueOf(Rate{Burst: 1}))
 		case Filter:
 			v.Set(reflect.ValueOf(Filter{Allow: []string{"y"}}))
 		default:

@@ -139,9 +139,9 @@ func (b *Backend) Filters() Filters {
 }
 
 // WithoutRuntimeKeys returns the backend without the keys that can change while it runs: its
-// tools, prompts, resources and instructions.
+// tools, prompts, resources, rate and instructions.
 func (b Backend) WithoutRuntimeKeys() Backend {
-	b.Instructions = ""
+	b.Instructions, b.Rate = "", Rate{}
 	b.Tools, b.Prompts, b.Resources = ToolSettings{}, Filter{}, Filter{}
 	return b
 }

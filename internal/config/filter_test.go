@@ -123,7 +123,9 @@ func TestInPlaceChanges_F_CLI_5(t *testing.T) {
 		want bool
 	}{
 		{[]string{"tools.allow", "tools.deny", "tools.confirm", "prompts.deny", "resources.allow"}, true},
+		{[]string{"rate.limit", "rate.burst", "instructions"}, true},
 		{[]string{"tools.deny", "call_timeout"}, false},
+		{[]string{"env.rate"}, false},
 		{[]string{"env.tools.x"}, false},
 		{[]string{"headers.X"}, false},
 	} {

@@ -8,6 +8,8 @@ type Profile struct {
 	Tools     ProfileTools `koanf:"tools"`     // by the backend's own name
 	Prompts   Filter       `koanf:"prompts"`   // by the backend's own name
 	Resources Filter       `koanf:"resources"` // by URI or URI template
+	// Rate limits the requests of all clients with this profile together.
+	Rate Rate `koanf:"rate" json:",omitzero"`
 }
 
 // ProfileTools selects the tools of a Profile.
