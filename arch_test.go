@@ -58,8 +58,8 @@ var allowedImports = map[string][]string{
 	},
 	"gateway": {
 		"catalog", "gateway/internal/mrtr", "internal/audit", "internal/contract", "internal/peer",
-		"internal/principal", "internal/protocol", "internal/quota", "internal/text", "internal/transport",
-		"internal/transport/child", "internal/wire",
+		"internal/principal", "internal/protocol", "internal/quota", "internal/ratelimit",
+		"internal/text", "internal/transport", "internal/transport/child", "internal/wire",
 	},
 	"backends": {
 		"backends/internal/catalogcache", "backends/internal/containers",
@@ -123,7 +123,7 @@ var allowedImports = map[string][]string{
 		"internal/keyring",
 		"internal/logging", "internal/loginpage", "internal/oauthclient",
 		"internal/peer", "internal/principal", "internal/procgroup", "internal/protocol",
-		"internal/reload", "internal/resourceserver",
+		"internal/ratelimit", "internal/reload", "internal/resourceserver",
 		"internal/secretcmd",
 		"internal/text", "internal/transport", "internal/wire",
 	},

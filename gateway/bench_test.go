@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/ratelimit"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -65,14 +67,19 @@ type benchGateway struct {
 
 const toolsPerBackend = 25
 
-func newBenchGateway(tb testing.TB, backends int, answer string) *benchGateway {
+func newBenchGateway(tb testing.TB, backends int, answer string,
+	rates ...*ratelimit.RateLimiter) *benchGateway {
 	var names []string
 	for i := range backends {
 		names = append(names, fmt.Sprintf("b%d", i))
 	}
 	r := &benchGateway{answer: wire.NewResult("0", []byte(answer))}
 	discard := slog.New(slog.DiscardHandler)
-	g := newGateway(tb, settings{maxMessage: 64 << 20, grace: time.Millisecond}, names,
+	o := settings{maxMessage: 64 << 20, grace: time.Millisecond}
+	if len(rates) > 0 {
+		o.rates = rates[0]
+	}
+	g := newGateway(tb, o, names,
 		func(name string) (transport.Conn, error) {
 			ours, theirs := newMemConnPair()
 			go r.serveBackend(name, theirs)
@@ -180,6 +187,12 @@ func BenchmarkCall(b *testing.B) {
 				"thirty-two bytes"))
 		})
 	}
+	b.Run("rate limit", func(b *testing.B) {
+		rates := new(ratelimit.RateLimiter)
+		rates.SetBackends(map[string]config.Rate{"b0": {Limit: "1000000/s"}})
+		r := newBenchGateway(b, 1, smallResult, rates)
+		benchRequest(b, r, benchToolCall(2, "tool_7_of_b0", "thirty-two bytes"))
+	})
 	for _, n := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("%d sessions", n), func(b *testing.B) {
 			r := newBenchGateway(b, 2, smallResult)

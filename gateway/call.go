@@ -56,6 +56,8 @@ type clientCall struct {
 	backendCall contract.BackendCall
 
 	confirmation atomic.Uint32 // a confirmation, for the audit record
+	// counted for the rate limits, itself or the earlier request that led to a question
+	counted bool
 
 	mu        sync.Mutex
 	cancelled bool
@@ -213,6 +215,7 @@ func (c *clientCall) send(route catalog.Route) {
 			[]byte(`{"completion":{"values":[],"hasMore":false}}`))})
 	case c.Method == protocol.MethodResourcesSubscribe && len(c.Name) > maxURI:
 		c.reject(errURITooLong()) // the URI of a subscription is stored
+	case !c.takeRate():
 	case c.kind.prepare():
 		// mu stays locked, so that a cancellation does not overtake the call: it either prevents
 		// sending, or HandleCancel forwards it to the backend. OnResponse, if it is called during

@@ -49,7 +49,7 @@
 //
 // While callTracker.mu is locked, only locks of packages peer, backends and transport are taken.
 // openSessions.mu, openSet.mu, workGroup.mu, lifecycle.mu, clientLists.mu, links.mu, recentIDs.mu
-// and the locks of package quota are innermost.
+// and the locks of packages quota and ratelimit are innermost.
 //
 // clientCall.mu, serverRequest.mu, delayedUpdates.mu and listenRequest.mu stay locked during
 // writes, so that messages are written in order. A write does not block.
@@ -66,6 +66,7 @@ import (
 	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/principal"
 	"mcpgateway/internal/quota"
+	"mcpgateway/internal/ratelimit"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -145,6 +146,8 @@ type Options struct {
 	// client is idle, requests of new clients are rejected. With authentication, each principal
 	// gets at most half of the table. 0 = 10000.
 	MaxStatelessClients int
+	// Rates contains the rate limits of clients; nil = none.
+	Rates *ratelimit.RateLimiter
 	// time for calls in flight to end after the client has closed its side; 0 = 4 s. Only tests
 	// set it.
 	Grace        time.Duration

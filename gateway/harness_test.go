@@ -19,6 +19,8 @@ import (
 	"mcpgateway/internal/audit"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/principal"
+	"mcpgateway/internal/ratelimit"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -47,6 +49,7 @@ type settings struct {
 	singleClient        bool
 	sharing             map[string]string // "" = shared
 	generation          map[string]string // "" = legacy
+	rates               *ratelimit.RateLimiter
 	// replaces the Backends that the gateway uses; nil = none
 	wrap func(gateway.Backends) gateway.Backends
 }
@@ -95,6 +98,7 @@ func newGateway(t testing.TB, o settings, names []string, dial func(string) (tra
 		Backends: used, Observers: observers, Info: info,
 		MaxInFlight: o.inFlight, MaxStatelessClients: o.maxStatelessClients, Grace: o.grace,
 		DrainTimeout: cmp.Or(o.drain, 500*time.Millisecond), Log: log, Mask: o.mask,
+		Rates: o.rates,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -210,10 +214,13 @@ func (h *harness) nextProcess(name string) *mcptest.Peer {
 }
 
 // connectClient connects a client; served receives the result of Serve.
-func (h *harness) connectClient() (p *mcptest.Peer, served chan error) {
+func (h *harness) connectClient() (p *mcptest.Peer, served chan error) { return h.connectAs(nil) }
+
+// connectAs connects a client with this identity.
+func (h *harness) connectAs(who *principal.Principal) (p *mcptest.Peer, served chan error) {
 	conn, p := mcptest.NewPeer(h.t, "client")
 	served = make(chan error, 1)
-	go func() { served <- h.gateway.Serve(context.Background(), "", nil, conn) }()
+	go func() { served <- h.gateway.Serve(context.Background(), "", who, conn) }()
 	return p, served
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/ratelimit"
 	"mcpgateway/internal/wire"
 )
 
@@ -156,7 +158,8 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 			l.mu.Unlock()
 		}
 	}
-	if agreed := l.subscribe(ctx, v, uris); len(agreed) > 0 {
+	agreed, limited := l.subscribe(ctx, v, uris)
+	if len(agreed) > 0 {
 		accepted = append(accepted, wire.Member{Key: "resourceSubscriptions",
 			Text: wire.Encode(agreed)})
 	}
@@ -167,6 +170,10 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 			ids = append(ids, st.id)
 		}
 		accepted = append(accepted, wire.Member{Key: "taskIds", Text: wire.Encode(ids)})
+	}
+	if limited != nil && len(accepted) == 0 {
+		l.fail(limited)
+		return
 	}
 	ack := wire.NewNotification(protocol.NotificationSubscriptionsAcknowledged,
 		wire.EditObject(nil, nil, wire.Member{Key: "notifications",
@@ -188,9 +195,9 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 }
 
 // subscribe subscribes to resources at their backends and returns the URIs of the confirmed
-// subscriptions.
+// subscriptions. If a rate limit refuses some of them, limited is the first error.
 func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
-	uris []string) (agreed []string) {
+	uris []string) (agreed []string, limited *wire.Error) {
 	type pending struct {
 		uri, backend string
 		responseWaiter
@@ -202,6 +209,10 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 			route, ok = l.client.links.route(uri)
 		}
 		if !ok || !v.HasCapability(route.Backend, "resources", "subscribe") {
+			continue
+		}
+		if err := takeRate(l.conn, l.r.Method(), route.Backend, ratelimit.Call); err != nil {
+			limited = cmp.Or(limited, err)
 			continue
 		}
 		p := pending{uri, route.Backend, make(responseWaiter, 1)}
@@ -233,7 +244,7 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 			l.client.unsubscribeIfUnused(p.backend, p.uri)
 		}
 	}
-	return agreed
+	return agreed, limited
 }
 
 // covers reports whether subscribed contains this URI, or that of a resource that contains the
@@ -327,6 +338,13 @@ func (l *listenRequest) finish() {
 		l.g.info, true)
 	m = protocol.SetResultSubscriptionID(m, wire.ID(id))
 	if l.r.Forward(m) {
+		l.end()
+	}
+}
+
+// fail ends the subscription with an error.
+func (l *listenRequest) fail(err *wire.Error) {
+	if l.r.Fail(err) {
 		l.end()
 	}
 }

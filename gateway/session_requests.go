@@ -10,6 +10,7 @@ import (
 
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/ratelimit"
 	"mcpgateway/internal/wire"
 )
 
@@ -182,6 +183,10 @@ func (s *Session) setLevel(r *peer.Request) {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
 			"Invalid params: logging/setLevel needs one of the levels %s",
 			strings.Join(protocol.LogLevels, ", ")))
+		return
+	}
+	if err := takeRate(&s.clientConn, r.Method(), "", ratelimit.Call); err != nil {
+		s.fail(r, err)
 		return
 	}
 	s.minLevel.Store(int32(n))

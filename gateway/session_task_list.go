@@ -11,6 +11,7 @@ import (
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/quota"
+	"mcpgateway/internal/ratelimit"
 	"mcpgateway/internal/wire"
 )
 
@@ -31,6 +32,10 @@ const (
 func listTasks(s *Session, r *peer.Request) {
 	if !wire.IsNull(r.Part(wire.PartCursor)) {
 		s.fail(r, errUnknownCursor)
+		return
+	}
+	if err := takeRate(&s.clientConn, r.Method(), "", ratelimit.FollowUp); err != nil {
+		s.fail(r, err)
 		return
 	}
 	at := s.tasks.backends()

@@ -150,6 +150,7 @@ func (c *statelessCall) checkConsent(t mrtr.Ticket, responses []byte) bool {
 	case answer == confirmationAccepted:
 		c.continuation.claim = claim // claimed when the call is about to be sent
 		c.asked(t).accept()
+		c.counted = t.Asks != 0 // the call has not been at the backend
 		return true
 	case !c.claimRerun(claim):
 		return false

@@ -26,6 +26,7 @@ import (
 	"mcpgateway/internal/logging"
 	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/principal"
+	"mcpgateway/internal/ratelimit"
 	"mcpgateway/internal/reload"
 )
 
@@ -40,6 +41,7 @@ type app struct {
 	journal  *audit.Journal
 	logins   *oauthclient.Store
 	pages    *loginPages // nil = there are none
+	rates    ratelimit.RateLimiter
 
 	// the client on stdin, and the client of tools and call; nil = no profile
 	client *principal.Principal
@@ -162,6 +164,7 @@ func (c *cli) open(
 	if cfg.Audit.File != config.PathNone {
 		observers = append(observers, gateway.AuditObserver(journal))
 	}
+	setBackendRates(&a.rates, cfg)
 	a.gateway = gateway.New(gateway.Options{
 		Backends:            a.backends,
 		Observers:           observers,
@@ -169,6 +172,7 @@ func (c *cli) open(
 		MaxInFlight:         cfg.Limits.InFlight,
 		MaxStatelessClients: cfg.Limits.Sessions,
 		DrainTimeout:        cfg.Limits.Drain,
+		Rates:               &a.rates,
 		Log:                 a.log,
 		Mask:                a.mask.String,
 	})

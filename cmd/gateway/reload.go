@@ -62,6 +62,7 @@ type reloadServer struct{ *service }
 
 // UpdateAccess implements reload.HTTPServer.
 func (r reloadServer) UpdateAccess(c *config.Config, tokens []config.Token) {
+	setTokenRates(&r.rates, tokens)
 	r.http.UpdateAccess(r.accessOf(c, tokens))
 }
 
@@ -75,6 +76,7 @@ func (t reloadTarget) SetLogLevel(c *config.Config) { t.level.Set(levelOf(c)) }
 func (t reloadTarget) ApplyBackends(
 	ctx context.Context, c *config.Config, late func(names []string),
 ) error {
+	setBackendRates(&t.rates, c)
 	return t.backends.Apply(ctx, backends.Change{
 		Backends: c.Backends, Catalog: catalogOptions(c), CatalogWait: c.Catalog.Wait,
 		Profiles:    c.Profiles,

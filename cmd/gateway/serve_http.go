@@ -31,6 +31,7 @@ func (s *service) listen() (net.Listener, error) {
 		return nil, err
 	}
 	s.mask.SetSecrets(slices.Concat(config.Secrets(c), tokenTexts(tokens))...)
+	setTokenRates(&s.rates, tokens)
 	o := httpserver.Options{
 		OpenSession: func(
 			v httpserver.SessionInfo, out transport.Writer,
