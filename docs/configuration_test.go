@@ -49,7 +49,8 @@ func TestConfigurationDoc(t *testing.T) {
 		if !isDefault(f, strings.Trim(row.value, "`")) && row.value != "required" {
 			t.Errorf("docs/configuration.md: the default of %s is %s, want %v", key, row.value, f)
 		}
-		if slices.ContainsFunc([]string{"backends[].", "auth.tokens[].", "defaults.", "profiles.NAME."},
+		if slices.ContainsFunc([]string{"backends[].", "auth.tokens[].", "auth.oauth.profiles[].",
+			"defaults.", "profiles.NAME."},
 			func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
 			continue
 		}
@@ -90,6 +91,9 @@ func settableFields(t *testing.T) map[string]reflect.Value {
 	}
 	for key, f := range leaves(reflect.ValueOf(config.Token{}), "") {
 		fields["auth.tokens[]."+key] = f
+	}
+	for key, f := range leaves(reflect.ValueOf(config.OAuthProfile{}), "") {
+		fields["auth.oauth.profiles[]."+key] = f
 	}
 	for key, f := range leaves(reflect.ValueOf(config.Profile{}), "") {
 		fields["profiles.NAME."+key] = f
@@ -132,6 +136,8 @@ func typeName(t reflect.Type) string {
 		return "time"
 	case t == reflect.TypeFor[map[string]config.Profile]():
 		return "mapping of names to profiles"
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		return "list of mappings"
 	case t.Kind() == reflect.Slice:
 		return "list of strings"
 	case t.Kind() == reflect.Map:
@@ -181,8 +187,12 @@ func changed(f reflect.Value, n int64) {
 	case reflect.Map:
 		f.Set(reflect.ValueOf(map[string]config.Profile{strconv.FormatInt(n, 10): {}}))
 	case reflect.Slice:
-		if f.Type() == reflect.TypeFor[[]config.Token]() {
+		switch f.Type() {
+		case reflect.TypeFor[[]config.Token]():
 			f.Set(reflect.ValueOf([]config.Token{{Text: strconv.FormatInt(n, 10)}}))
+			return
+		case reflect.TypeFor[[]config.OAuthProfile]():
+			f.Set(reflect.ValueOf([]config.OAuthProfile{{Scope: strconv.FormatInt(n, 10)}}))
 			return
 		}
 		f.Set(reflect.ValueOf([]string{strconv.FormatInt(n, 10)}))

@@ -108,6 +108,10 @@ func (s *service) verifierOf(c config.AuthorizationServer) *resourceserver.Verif
 		ClientID: c.Introspection.ClientID, ClientSecret: c.Introspection.ClientSecret,
 		Log: s.log,
 	}
+	for _, p := range c.Profiles {
+		o.Profiles = append(o.Profiles, resourceserver.ProfileRule{Scope: p.Scope, Claim: p.Claim,
+			Value: p.Value, Profile: p.Profile})
+	}
 	if s.verifier != nil && s.verifier.Equal(o) {
 		return s.verifier
 	}

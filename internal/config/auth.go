@@ -168,6 +168,20 @@ type AuthorizationServer struct {
 	Audience      string        `koanf:"audience"`
 	Scopes        []string      `koanf:"scopes"` // required scopes
 	Introspection Introspection `koanf:"introspection"`
+	// Profiles give profiles to access tokens. A token gets the profiles of all items that apply.
+	// If there are items and none applies, the token is refused.
+	Profiles []OAuthProfile `koanf:"profiles" json:",omitempty"`
+}
+
+// An OAuthProfile gives a profile to access tokens with a scope, or with a value of a claim.
+// Without a scope and a claim it applies to every access token.
+type OAuthProfile struct {
+	Scope string `koanf:"scope"`
+	// Claim is the name of a claim, or the names of a claim and of members in it, joined by dots.
+	Claim string `koanf:"claim"`
+	// Value is the value of the claim, or one of its values if the claim is a list.
+	Value   string `koanf:"value"`
+	Profile string `koanf:"profile"`
 }
 
 // Introspection contains the credentials of the gateway for the introspection of access tokens that
@@ -184,8 +198,9 @@ func (o *AuthorizationServer) IsSet() bool { return o.Issuer != "" }
 func (a *Auth) RequiresToken() bool { return len(a.Tokens) > 0 || a.OAuth.IsSet() }
 
 // authorizationServer checks the section auth.oauth.
-func (c *checker) authorizationServer(o AuthorizationServer) {
+func (c *checker) authorizationServer(cfg *Config) {
 	const at = "auth.oauth"
+	o := cfg.Auth.OAuth
 	c.issuer(o.Issuer, at+".issuer")
 	c.audience(o.Audience, at+".audience")
 	c.both(at+".issuer", o.Issuer, at+".audience", o.Audience,
@@ -206,11 +221,37 @@ func (c *checker) authorizationServer(o AuthorizationServer) {
 	id, secret := o.Introspection.ClientID, o.Introspection.ClientSecret
 	c.both(at+".introspection.client_id", id, at+".introspection.client_secret", secret,
 		"register a client for the gateway at the authorization server")
-	for _, path := range []string{"scopes", "introspection"} {
+	c.oauthProfiles(cfg, at+".profiles")
+	for _, path := range []string{"scopes", "introspection", "profiles"} {
 		if c.isGiven(at+"."+path) && o.Issuer == "" && !c.reported[at+".issuer"] &&
-			(len(o.Scopes) > 0 || id != "") {
+			(len(o.Scopes) > 0 || id != "" || len(o.Profiles) > 0) {
 			c.fail(at+"."+path, "requires "+at+".issuer", "")
 			break
+		}
+	}
+}
+
+// oauthProfiles checks the profiles of access tokens.
+func (c *checker) oauthProfiles(cfg *Config, at string) {
+	for i, p := range cfg.Auth.OAuth.Profiles {
+		item := fmt.Sprintf("%s[%d]", at, i)
+		if c.reported[item] {
+			continue
+		}
+		switch {
+		case p.Scope != "" && p.Claim != "":
+			c.fail(item+".claim", "cannot be combined with scope", "write two items")
+		case p.Scope != "" && !scopeToken().MatchString(p.Scope):
+			c.fail(item+".scope",
+				"is not a scope: a scope has no space, quote or backslash", "")
+		case (p.Claim == "") != (p.Value == ""):
+			c.both(item+".claim", p.Claim, item+".value", p.Value,
+				"write it like claim: groups, value: admins")
+		}
+		if p.Profile == "" && !c.isGiven(item+".profile") {
+			c.fail(item, "requires profile", "")
+		} else {
+			c.profile(cfg, p.Profile, item+".profile")
 		}
 	}
 }

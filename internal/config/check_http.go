@@ -15,7 +15,7 @@ import (
 func (c *checker) http(cfg *Config) {
 	c.listen(cfg)
 	c.tokens(cfg)
-	c.authorizationServer(cfg.Auth.OAuth)
+	c.authorizationServer(cfg)
 	c.tls(cfg.TLS)
 	c.publicURL(cfg)
 	for i, origin := range cfg.Origins {

@@ -168,6 +168,8 @@ func listHint(t reflect.Type) string {
 		return ""
 	case t.Elem() == backendType:
 		return `write it like [{"name": "NAME", "url": "URL"}], with one item for each server`
+	case t.Elem() == reflect.TypeFor[OAuthProfile]():
+		return `write it like [{"scope": "SCOPE", "profile": "NAME"}]`
 	}
 	return `write it like ["one", "two"], also if there is only one`
 }

@@ -146,6 +146,7 @@ var reloadEffects = map[string]reloadEffect{
 	"auth.oauth.issuer":                      liveUnlessRemoved,
 	"auth.oauth.audience":                    liveUnlessRemoved,
 	"auth.oauth.scopes":                      liveUnlessRemoved,
+	"auth.oauth.profiles":                    liveUnlessRemoved,
 	"auth.oauth.introspection.client_id":     liveUnlessRemoved,
 	"auth.oauth.introspection.client_secret": liveUnlessRemoved,
 

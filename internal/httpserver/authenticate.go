@@ -74,7 +74,9 @@ func verifyAccessToken(v *resourceserver.Verifier, r *http.Request, token, profi
 			"Service unavailable: %v", err).retryAfter(seconds)
 	}
 	herr := newHTTPError(http.StatusUnauthorized, "Unauthorized: %v", err)
-	if _, ok := errors.AsType[*resourceserver.ScopeError](err); ok {
+	_, noScope := errors.AsType[*resourceserver.ScopeError](err)
+	_, noProfile := errors.AsType[*resourceserver.NoProfileError](err)
+	if noScope || noProfile {
 		herr = newHTTPError(http.StatusForbidden, "Forbidden: %v", err)
 	}
 	return sender{}, herr.withHeader("WWW-Authenticate", v.Challenge(err, profile))

@@ -447,3 +447,30 @@ func FuzzAuthorization(f *testing.F) {
 		}
 	})
 }
+
+// The profiles of an access token come from its scopes. A session cannot be used with a token that
+// has other profiles, and a token without a profile is refused.
+func TestOAuthProfiles(t *testing.T) {
+	p := oidctest.New(t, oidctest.Options{Audience: []string{audience}})
+	h := newHarness(t, func(o *Options) {
+		o.OAuth = resourceserver.New(resourceserver.Options{Issuer: p.Issuer(), Audience: audience,
+			Profiles: []resourceserver.ProfileRule{{Scope: "read", Profile: "reader"},
+				{Scope: "all", Profile: "admin"}}})
+		o.Profiles = []string{"admin", "reader"}
+	})
+	token := func(scopes ...string) string {
+		return p.IssueToken(oidctest.TokenSpec{User: "ann", Scopes: scopes})
+	}
+	id, session := h.initialize("2025-11-25", bearerHeader(token("all")))
+	if got := session.Principal.ProfileKey(); got != "admin" {
+		t.Errorf("profiles %q", got)
+	}
+	h.want(post(id, echoRequest).by(token("all")), 200, resultJSON("1", "{}"))
+	h.wantError(post(id, echoRequest).by(token("read")), 404, "1", -32001)
+	h.wantError(post(id, echoRequest).by(token("read", "all")), 404, "1", -32001)
+	res := h.wantError(post(id, echoRequest).by(token("other")), 403, "null", -32600)
+	if got := res.Header.Get("WWW-Authenticate"); !strings.Contains(got, `scope="read"`) {
+		t.Errorf("the challenge is %s", got)
+	}
+	h.want(post(id, echoRequest).by(token("all")), 200, resultJSON("1", "{}"))
+}

@@ -17,6 +17,7 @@ type claims struct {
 	audience                  []string
 	expires, notBefore        time.Time // zero = absent
 	scopes                    []string
+	all                       map[string]json.RawMessage // every claim
 }
 
 // parseClaims parses a JSON object.
@@ -26,7 +27,7 @@ func parseClaims(text []byte) (*claims, error) {
 	if err := json.Unmarshal(text, &all); err != nil || all == nil {
 		return nil, errNoObject
 	}
-	c := &claims{}
+	c := &claims{all: all}
 	var azp string
 	var scope, scp []string
 	for _, claim := range []struct {
@@ -120,10 +121,16 @@ func wrongAudience(resource string) *InvalidTokenError {
 }
 
 // verified returns the result for checked claims. A token without a subject belongs to its client.
-func (c *claims) verified(issuer string) VerifiedToken {
-	s := principal.Subject{Issuer: issuer, ID: c.subject, Scopes: c.scopes}
+func (c *claims) verified(o *Options) VerifiedToken {
+	s := principal.Subject{Issuer: o.Issuer, ID: c.subject, Scopes: c.scopes}
 	if s.ID == "" {
 		s.ID, s.IsClient = c.clientID, true
 	}
-	return VerifiedToken{Principal: principal.FromSubject(s), Expires: c.expires.Add(clockSkew)}
+	who := principal.FromSubject(s)
+	for _, rule := range o.Profiles {
+		if rule.appliesTo(c) {
+			who = who.WithProfile(rule.Profile)
+		}
+	}
+	return VerifiedToken{Principal: who, Expires: c.expires.Add(clockSkew)}
 }

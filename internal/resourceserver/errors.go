@@ -23,6 +23,17 @@ func (e *ScopeError) Error() string {
 	return "the access token needs the scopes " + strings.Join(e.Required, " ")
 }
 
+// A NoProfileError is the error for a valid token to which no rule gives a profile (status 403).
+type NoProfileError struct{ Scopes []string } // scopes that give a profile
+
+func (e *NoProfileError) Error() string {
+	text := "none of the auth.oauth.profiles applies to the access token"
+	if len(e.Scopes) > 0 {
+		text += "; these scopes have a profile: " + strings.Join(e.Scopes, " ")
+	}
+	return text
+}
+
 // An UnavailableError is the error for a token that cannot be verified now, because the
 // authorization server does not answer as it should (status 503). It says nothing about the token.
 type UnavailableError struct {

@@ -175,7 +175,7 @@ func (i *introspector) result(text []byte) (*cachedToken, error) {
 	if c.expires.IsZero() {
 		c.expires = now.Add(unlimitedExpiry)
 	}
-	g := &cachedToken{VerifiedToken: c.verified(i.opts.Issuer), audience: c.audience}
+	g := &cachedToken{VerifiedToken: c.verified(i.opts), audience: c.audience}
 	g.until = g.Expires
 	if latest := now.Add(activeTTL); latest.Before(g.until) {
 		g.until = latest

@@ -2,6 +2,7 @@ package resourceserver
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"mcpgateway/internal/wire"
@@ -14,12 +15,13 @@ const MetadataPath = "/.well-known/oauth-protected-resource"
 // Metadata returns the metadata of the gateway at the path of a profile as a JSON object (RFC 9728
 // §2); "" = without a profile.
 func (v *Verifier) Metadata(profile string) []byte {
+	scopes := slices.Concat(v.opts.Scopes, v.opts.profileScopes())
 	return wire.Encode(struct {
 		Resource string   `json:"resource"`
 		Servers  []string `json:"authorization_servers"`
 		Scopes   []string `json:"scopes_supported,omitempty"`
 		Methods  []string `json:"bearer_methods_supported"`
-	}{v.opts.resource(profile), []string{v.opts.Issuer}, v.opts.Scopes, []string{"header"}})
+	}{v.opts.resource(profile), []string{v.opts.Issuer}, scopes, []string{"header"}})
 }
 
 // ProfileOfMetadata returns the profile whose metadata are at path; ok is false if path is not a
@@ -81,6 +83,7 @@ func (v *Verifier) Challenge(err error, profile string) string {
 			b.WriteString(name + `="` + quotable(value) + `", `)
 		}
 	}
+	scopes := v.opts.Scopes
 	switch err := err.(type) {
 	case *InvalidTokenError:
 		add("error", "invalid_token")
@@ -88,8 +91,14 @@ func (v *Verifier) Challenge(err error, profile string) string {
 	case *ScopeError:
 		add("error", "insufficient_scope")
 		add("error_description", err.Error())
+	case *NoProfileError:
+		if len(err.Scopes) > 0 {
+			add("error", "insufficient_scope")
+			scopes = append(slices.Clone(scopes), err.Scopes[0])
+		}
+		add("error_description", err.Error())
 	}
-	add("scope", strings.Join(v.opts.Scopes, " "))
+	add("scope", strings.Join(scopes, " "))
 	add("resource_metadata", v.metadataURL(profile))
 	return strings.TrimSuffix(b.String(), ", ")
 }

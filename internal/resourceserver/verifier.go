@@ -37,6 +37,9 @@ type Options struct {
 	Audience string
 	// Scopes are the scopes that each token must have.
 	Scopes []string
+	// Profiles give profiles to tokens; see ProfileRule. If there are rules and none applies to a
+	// token, the token is refused.
+	Profiles []ProfileRule
 	// ClientID and ClientSecret authenticate the gateway at the introspection endpoint. If they are
 	// empty, only JWTs are accepted.
 	ClientID, ClientSecret string
@@ -94,7 +97,7 @@ func (v *Verifier) Run(ctx context.Context) {
 // Equal reports whether the Verifier has these options, except for the log.
 func (v *Verifier) Equal(o Options) bool {
 	return v.opts.Issuer == o.Issuer && v.opts.Audience == o.Audience &&
-		slices.Equal(v.opts.Scopes, o.Scopes) &&
+		slices.Equal(v.opts.Scopes, o.Scopes) && slices.Equal(v.opts.Profiles, o.Profiles) &&
 		v.opts.ClientID == o.ClientID && v.opts.ClientSecret == o.ClientSecret
 }
 
@@ -109,8 +112,8 @@ func (o *Options) resource(profile string) string {
 // Verify verifies an access token for a request. profile is the name of the profile in the path of
 // the request; "" = there is none. If the token is not known yet, Verify may wait for the
 // authorization server, at most until ctx is done or fetchTimeout has passed. An error is an
-// *[InvalidTokenError], a *[ScopeError] or an *[UnavailableError]. No error contains a part of the
-// token.
+// *[InvalidTokenError], a *[ScopeError], a *[NoProfileError] or an *[UnavailableError]. No error
+// contains a part of the token.
 func (v *Verifier) Verify(ctx context.Context, token, profile string) (VerifiedToken, error) {
 	if len(token) > maxTokenBytes {
 		return VerifiedToken{}, invalid("the access token is longer than %d bytes", maxTokenBytes)
@@ -140,6 +143,9 @@ func (v *Verifier) Verify(ctx context.Context, token, profile string) (VerifiedT
 	if !hasAll(g.Principal.Scopes(), v.opts.Scopes) {
 		return VerifiedToken{}, &ScopeError{Required: v.opts.Scopes}
 	}
+	if len(v.opts.Profiles) > 0 && g.Principal.ProfileKey() == "" {
+		return VerifiedToken{}, &NoProfileError{Scopes: v.opts.profileScopes()}
+	}
 	return g.VerifiedToken, nil
 }
 
@@ -156,7 +162,7 @@ func hasAll(scopes, required []string) bool {
 // resultOf returns the result for claims that were checked.
 func (v *Verifier) resultOf(c *claims) *cachedToken {
 	return &cachedToken{
-		VerifiedToken: c.verified(v.opts.Issuer), audience: c.audience,
+		VerifiedToken: c.verified(&v.opts), audience: c.audience,
 		until: c.expires.Add(clockSkew),
 	}
 }
