@@ -77,8 +77,7 @@ func (t *sessionTable) findHTTPSSE(key string, from sender) *httpSession {
 func (t *sessionTable) sessionOf(key string, from sender) *httpSession {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s := t.sessions[key]; s != nil && s.from.Is(from.Principal) &&
-		s.from.ProfileKey() == from.ProfileKey() {
+	if s := t.sessions[key]; s != nil && s.from.HasViewOf(from.Principal) {
 		return s
 	}
 	return nil

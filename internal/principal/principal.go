@@ -162,6 +162,13 @@ func (p *Principal) IsSubject() bool { return strings.HasPrefix(p.Key(), "oauth"
 // Is reports whether p and other have the same identity.
 func (p *Principal) Is(other *Principal) bool { return p.Key() == other.Key() }
 
+// HasViewOf reports whether p has the same identity and the same profiles as other. What one
+// request leaves for a later one, such as a task, belongs to one view: with other profiles, the
+// same client may not be permitted to see it.
+func (p *Principal) HasViewOf(other *Principal) bool {
+	return p.Is(other) && p.ProfileKey() == other.ProfileKey()
+}
+
 // IsOnly reports whether no other principal had access when p was created. It is true without
 // authentication.
 func (p *Principal) IsOnly() bool { return p == nil || p.only }
