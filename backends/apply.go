@@ -63,10 +63,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	defer func() { <-s.applying }()
 	// concurrently, only removeDrained replaces the table
 	next, newcomers := s.plan(s.current(), c)
-	if !reflect.DeepEqual(c.Profiles, s.publisher.audiences.all()) {
-		s.publisher.audiences.setProfiles(c.Profiles)
-		s.publisher.publish()
-	}
+	s.setProfiles(s.current(), next, newProfileTable(c.Profiles))
 	s.setFilters(s.current(), next, c.Backends)
 	s.removeEarly(next, c.Catalog)
 	before := s.current()
@@ -235,6 +232,41 @@ func awaitSettled(ctx context.Context, some []*Backend,
 		}
 	}
 	return missing
+}
+
+// RestrictProfiles prepares a reload that changes who has which profile: until Apply, a client
+// needs the permission of a profile both as it is and as it is in next. So no client sees more than
+// before or after the reload, although tokens and profiles are not changed at the same moment.
+func (s *Set) RestrictProfiles(next map[string]config.Profile) {
+	s.applying <- struct{}{}
+	defer func() { <-s.applying }()
+	before := s.publisher.audiences.all()
+	if both := before.and(newProfileTable(next)); !reflect.DeepEqual(both, before) {
+		s.publisher.setProfiles(both, func() {})
+	}
+}
+
+// setProfiles applies the profiles of a change, and publishes a View if any has changed. Backends
+// that the change replaces remain visible as audience.uses says.
+func (s *Set) setProfiles(before, next *backendTable, profiles profileTable) {
+	old := s.publisher.audiences.all()
+	if len(old) == 0 && len(profiles) == 0 {
+		return
+	}
+	replaced := make(map[*Backend]*pendingReplacement)
+	for _, b := range next.all {
+		if p := next.predecessor(b, before); p != nil && p != b {
+			replaced[p] = &pendingReplacement{b.cfg.Name, old}
+		}
+	}
+	if len(replaced) == 0 && reflect.DeepEqual(profiles, old) {
+		return
+	}
+	s.publisher.setProfiles(profiles, func() {
+		for b, r := range replaced {
+			b.filters.replacement.Store(r)
+		}
+	})
 }
 
 // setFilters applies the filters and tools.pin of a change to the current backends, and publishes a

@@ -196,6 +196,12 @@ func (b *Backend) check(r *contract.BackendRequest) error {
 	return b.filters.checkConfirmed(r)
 }
 
+// isFor reports whether the profiles of a session permit the backend.
+func (b *Backend) isFor(session string) bool {
+	who := b.set.sessions.restrictedPrincipal(session)
+	return who == nil || b.set.publisher.audiences.of(who).uses(b)
+}
+
 // setFilters replaces the filters, updates the listing to the entries that the new filters permit,
 // and restores the subscriptions that are permitted again. It reports false if the filters are
 // unchanged.

@@ -88,9 +88,11 @@ func (b *Backend) continuationError(m wire.Message) error {
 // *[contract.NotApprovedError] if it calls a tool that is not approved, or by a name that is
 // approved for another backend.
 func (b *Backend) permits(r *contract.BackendRequest) error {
-	who := b.set.sessions.restrictedPrincipal(r.Session)
-	if !b.filters.permits(r) ||
-		who != nil && !b.set.publisher.audiences.of(who).permits(b, r) {
+	var a *audience // nil = no profiles
+	if who := b.set.sessions.restrictedPrincipal(r.Session); who != nil {
+		a = b.set.publisher.audiences.of(who)
+	}
+	if !b.filters.permits(r) || a != nil && !a.permits(b, r) {
 		return contract.ErrForbidden
 	}
 	if !callsTool(r) {
@@ -103,7 +105,8 @@ func (b *Backend) permits(r *contract.BackendRequest) error {
 	}
 	if owners := b.set.publisher.approved.owners.Load(); owners != nil {
 		name := r.Message.Name()
-		if owner := owners.Owner(name, b.cfg.Name); owner != "" {
+		if owner := owners.Owner(name, b.cfg.Name); owner != "" &&
+			(a == nil || a.hasBackend(owner)) {
 			return &contract.NotApprovedError{Reason: fmt.Sprintf(
 				"the name %s is approved for backend %s: run gateway approve %s",
 				text.Truncate(name, shownToolName), owner, b.cfg.Name)}

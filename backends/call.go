@@ -65,7 +65,9 @@ func newCall(s *Set, backend string, r contract.BackendRequest,
 func (q *queuedCall) subscribes() bool { return q.subscription != nil && !q.subscription.ends }
 
 // Send implements contract.BackendCall. A call about which the user has to be asked is not queued,
-// so that the user is asked at once, and the call does not occupy a place while the user thinks.
+// so that the user is asked at once, and the call does not occupy a place while the user thinks. A
+// call that is not permitted is not queued either, so that its error takes no longer than the error
+// for an unknown name, even if the backend is starting or busy.
 func (q *queuedCall) Send() {
 	t := q.set.current()
 	b := t.byName[q.name]
@@ -73,7 +75,8 @@ func (q *queuedCall) Send() {
 		q.fail(t.whyAbsent(q.name))
 		return
 	}
-	if err := b.check(&q.request); isA[*contract.QuestionError](err) {
+	if err := b.check(&q.request); errors.Is(err, contract.ErrForbidden) ||
+		isA[*contract.QuestionError](err) {
 		q.fail(err)
 		return
 	}

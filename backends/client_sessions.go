@@ -153,11 +153,12 @@ func (cs *clientSessions) capabilities(id string) (capabilities []byte, open boo
 }
 
 // Notify forwards a client's notification to a backend; "" = to all backends. It uses only
-// connections that are ready and serve this client alone, and sends nothing to modern backends.
+// connections that are ready and serve this client alone, and sends nothing to modern backends and
+// to backends that the profiles of the client do not permit.
 func (s *Set) Notify(id, backend string, m wire.Message) {
 	for b := range s.current().withName(backend) {
 		bc := b.conn(id, true)
-		if bc == nil || !bc.isPerSession() && !s.SingleClient {
+		if bc == nil || !bc.isPerSession() && !s.SingleClient || !b.isFor(id) {
 			continue
 		}
 		if l := bc.current(); l != nil && !l.isModern() {
@@ -189,9 +190,9 @@ func (cs *clientSessions) level(session string) (lowest string) {
 // levelTimeout is the longest time for which SetLevel waits for the responses of the backends.
 const levelTimeout = 2 * time.Second
 
-// SetLevel sets a session's log level at the backends, now and on each new connection. It calls
-// done once, when the connected backends have responded, or after levelTimeout. Modern backends
-// get the level with each request.
+// SetLevel sets a session's log level at the backends that its profiles permit, now and on each new
+// connection. It calls done once, when the connected backends have responded, or after
+// levelTimeout. Modern backends get the level with each request.
 func (s *Set) SetLevel(id, level string, done func()) {
 	s.sessions.mu.Lock()
 	if one := s.sessions.byID[id]; one != nil {
@@ -201,7 +202,7 @@ func (s *Set) SetLevel(id, level string, done func()) {
 	g := &responseGroup{pending: 1, onComplete: done}
 	g.timer = time.AfterFunc(levelTimeout, g.complete)
 	for _, b := range s.current().all {
-		if bc := b.conn(id, true); bc != nil {
+		if bc := b.conn(id, true); bc != nil && b.isFor(id) {
 			bc.sendLevel(g)
 		}
 	}

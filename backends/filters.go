@@ -15,6 +15,14 @@ import (
 // use those in force.
 type filterSet struct {
 	inForce atomic.Pointer[config.Filters]
+	// nil = the backend is not being replaced; set by Set.setProfiles
+	replacement atomic.Pointer[pendingReplacement]
+}
+
+// A pendingReplacement describes the successor of a backend while a reload replaces the backend.
+type pendingReplacement struct {
+	name           string       // of the successor
+	profilesBefore profileTable // before the reload
 }
 
 // of returns the filter of one of the backend's lists.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpgateway/backends/internal/catalogcache"
@@ -24,12 +25,13 @@ type lists struct {
 	wake     func()        // starts the shared connection, if it is stopped, so that lists are read
 	signal   chan struct{} // capacity 1: some lists must be read again
 	settled  chan struct{} // closed when isSettled becomes true
+	// replaced with mu held; read without, because calls are checked with other locks held
+	toolIndex atomic.Pointer[toolIndex]
 
 	mu        lockrank.Mutex[stateRank]
 	list      [catalog.NumKinds]knownList
 	listing   catalog.Listing // entries that the filters permit; Unknown is not set
-	toolIndex toolIndex
-	unmatched []string // see Status.Unmatched
+	unmatched []string        // see Status.Unmatched
 	// session → lists whose change the session's own connection has announced; after they are read
 	// again, the session is notified
 	announcedTo map[string]*[catalog.NumKinds]bool
@@ -40,10 +42,10 @@ type lists struct {
 	startupTime time.Duration // see Status.StartupTime
 }
 
-// A toolIndex is what calls need to know about the tools of a backend, by name.
+// A toolIndex is what calls need to know about the tools of a backend, by name. It is immutable.
 type toolIndex struct {
 	headerSchemas map[string][]byte      // see headerSchemas
-	readOnly      func() map[string]bool // see readOnlyTools; computed on first use; nil = no list
+	readOnly      func() map[string]bool // see readOnlyTools; computed on first use
 }
 
 // A knownList is one list of a backend as it was last read.
@@ -157,10 +159,8 @@ func (l *lists) denies(k catalog.Kind, own string) bool {
 
 // isReadOnly reports whether the backend lists a tool with the annotation readOnlyHint: true.
 func (l *lists) isReadOnly(tool string) bool {
-	l.mu.Lock()
-	readOnly := l.toolIndex.readOnly
-	l.mu.Unlock()
-	return readOnly != nil && readOnly()[tool]
+	index := l.toolIndex.Load()
+	return index != nil && index.readOnly()[tool]
 }
 
 // readOnlyTools returns the names of the tools with the annotation readOnlyHint: true.
@@ -176,9 +176,10 @@ func readOnlyTools(items []catalog.Item) map[string]bool {
 
 // headerSchema returns the schema of a tool, if it names headers.
 func (l *lists) headerSchema(tool string) []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.toolIndex.headerSchemas[tool]
+	if index := l.toolIndex.Load(); index != nil {
+		return index.headerSchemas[tool]
+	}
+	return nil
 }
 
 // settle notes that the backend has failed. It reports whether there is anything to publish.
@@ -281,8 +282,8 @@ func (l *lists) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 			func(i catalog.Item) bool { return !l.filters.permitsEntry(k, i.Original) })
 	}
 	if k == catalog.Tools {
-		l.toolIndex = toolIndex{headerSchemas(items),
-			sync.OnceValue(func() map[string]bool { return readOnlyTools(items) })}
+		l.toolIndex.Store(&toolIndex{headerSchemas(items),
+			sync.OnceValue(func() map[string]bool { return readOnlyTools(items) })})
 		permitted = l.pins.updateLocked(permitted)
 	}
 	l.listing.Items[k] = permitted

@@ -6,6 +6,7 @@ package backends
 type (
 	startupRank   [1]struct{}
 	publisherRank [2]struct{}
+	audienceRank  [2]struct{} // audienceView, never held together with the publisher's
 	openingRank   [3]struct{} // sessionConns.opening
 	stateRank     [4]struct{} // lists, sessionConns, detection, backendConn
 	lifetimeRank  [5]struct{}

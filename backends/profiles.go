@@ -2,98 +2,204 @@ package backends
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/backends/internal/lockrank"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/principal"
+	"mcpgateway/internal/protocol"
 )
 
 // An audience is the clients with the same profiles. They see the same part of the catalog, under
 // names that are assigned within this part. An audience is immutable.
 type audience struct {
-	profiles []config.Profile // all of them apply
+	names    []string      // of the profiles
+	profiles []profileRule // all of them apply
 	// invalid is true if a profile does not exist: the audience sees nothing.
 	invalid bool
 }
 
+// A profileRule is a profile in the form in which requests are checked.
+type profileRule struct {
+	backends map[string]bool // nil = all
+	filters  config.Filters
+	readOnly bool // of the tools, only those with readOnlyHint: true
+}
+
 // newAudience returns the audience of a principal's profiles, as they are defined in all.
-func newAudience(names []string, all map[string]config.Profile) *audience {
-	a := new(audience)
+func newAudience(names []string, all profileTable) *audience {
+	a := &audience{names: names}
 	for _, name := range names {
-		profile, ok := all[name]
-		a.invalid = a.invalid || !ok
-		a.profiles = append(a.profiles, profile)
+		rules := all[name]
+		a.invalid = a.invalid || len(rules) == 0
+		a.profiles = append(a.profiles, rules...)
 	}
 	return a
 }
 
-// hasBackend reports whether the audience may use a backend at all.
+// A profileTable contains the profiles by name. Of a profile with several rules all apply; see
+// Set.RestrictProfiles.
+type profileTable map[string][]profileRule
+
+func newProfileTable(all map[string]config.Profile) profileTable {
+	t := make(profileTable)
+	for name, p := range all {
+		rule := profileRule{readOnly: p.Tools.ReadOnly, filters: config.Filters{
+			Tools: p.Tools.Filter(), Prompts: p.Prompts, Resources: p.Resources}}
+		if p.Backends != nil {
+			rule.backends = make(map[string]bool)
+			for _, b := range p.Backends {
+				rule.backends[b] = true
+			}
+		}
+		t[name] = []profileRule{rule}
+	}
+	return t
+}
+
+// and returns the profiles in which both a profile of t and the one of the same name in other
+// apply. A profile that only one of them has is unchanged.
+func (t profileTable) and(other profileTable) profileTable {
+	both := maps.Clone(t)
+	for name, rules := range other {
+		if !reflect.DeepEqual(rules, t[name]) {
+			both[name] = slices.Concat(t[name], rules)
+		}
+	}
+	return both
+}
+
+// hasBackend reports whether the audience may use the backend with this name in the configuration.
 func (a *audience) hasBackend(name string) bool {
-	return !a.invalid && !slices.ContainsFunc(a.profiles, func(p config.Profile) bool {
-		return p.Backends != nil && !slices.Contains(p.Backends, name)
+	return !a.invalid && !slices.ContainsFunc(a.profiles, func(p profileRule) bool {
+		return p.backends != nil && !p.backends[name]
 	})
+}
+
+// uses reports whether the audience may use a backend at all. While a reload replaces the backend,
+// the profiles before the reload must permit the backend, and those after it the successor. So a
+// renamed backend remains available, and a backend that loses its name to another one is not shown
+// to clients that may only use the other one.
+func (a *audience) uses(b *Backend) bool {
+	if next := b.filters.replacement.Load(); next != nil {
+		return a.hasBackend(next.name) &&
+			newAudience(a.names, next.profilesBefore).hasBackend(b.cfg.Name)
+	}
+	return a.hasBackend(b.cfg.Name)
+}
+
+// rulesFor returns the rules for the entries of a backend: while a reload replaces the backend,
+// also the rules before the reload.
+func (a *audience) rulesFor(b *Backend) []profileRule {
+	if next := b.filters.replacement.Load(); next != nil {
+		return slices.Concat(a.profiles, newAudience(a.names, next.profilesBefore).profiles)
+	}
+	return a.profiles
 }
 
 // permitsEntry reports whether the audience may use an entry of a backend's list.
 func (a *audience) permitsEntry(b *Backend, k catalog.Kind, own string) bool {
-	if !a.hasBackend(b.cfg.Name) {
-		return false
-	}
-	for i := range a.profiles {
-		p := &a.profiles[i]
-		f := filtersOf(p)
-		if !permitsEntry(&f, k, own) ||
-			k == catalog.Tools && p.Tools.ReadOnly && !b.lists.isReadOnly(own) {
+	return a.uses(b) && selects(a.rulesFor(b), b, k, own)
+}
+
+// selects reports whether all rules permit an entry of a backend's list.
+func selects(rules []profileRule, b *Backend, k catalog.Kind, own string) bool {
+	for i := range rules {
+		if !permitsEntry(&rules[i].filters, k, own) ||
+			k == catalog.Tools && rules[i].readOnly && !b.lists.isReadOnly(own) {
 			return false
 		}
 	}
 	return true
 }
 
-// permits reports whether the audience may send a request to a backend.
+// permits reports whether the audience may send a request to a backend. Unlike filters, profiles
+// also decide about requests that end a subscription, so that the response does not reveal that a
+// hidden resource exists. The cancellation of a task is permitted, because the gateway also cancels
+// tasks that no client gets; the gateway checks whether a client may know the task.
 func (a *audience) permits(b *Backend, r *contract.BackendRequest) bool {
-	if !a.hasBackend(b.cfg.Name) {
+	method := r.Message.Method()
+	if method == protocol.MethodTasksCancel {
+		return true
+	}
+	if !a.uses(b) {
 		return false
 	}
-	for i := range a.profiles {
-		p := &a.profiles[i]
-		f := filtersOf(p)
-		if !permitsRequest(&f, r) || p.Tools.ReadOnly && callsTool(r) &&
-			!b.lists.isReadOnly(ownName(r)) {
+	rules := a.rulesFor(b)
+	for i := range rules {
+		p := &rules[i]
+		if !permitsRequest(&p.filters, r) ||
+			p.readOnly && callsTool(r) && !b.lists.isReadOnly(ownName(r)) {
 			return false
 		}
 	}
-	return true
+	return method != protocol.MethodResourcesUnsubscribe ||
+		selects(rules, b, catalog.Resources, uriParam(r.Message))
 }
 
-// filtersOf returns the filters of a profile.
-func filtersOf(p *config.Profile) config.Filters {
-	return config.Filters{Tools: p.Tools.Filter(), Prompts: p.Prompts, Resources: p.Resources}
-}
-
-// listing returns the part of a backend's listing that the audience may see.
+// listing returns the part of a backend's listing that the audience may see. Announced changes do
+// not count: the audience is notified if what it sees has changed, not if something hidden has.
 func (a *audience) listing(b *Backend, l catalog.Listing) catalog.Listing {
+	rules := a.rulesFor(b)
 	for k := range catalog.Kind(catalog.NumKinds) {
 		l.Items[k] = slices.DeleteFunc(slices.Clone(l.Items[k]), func(i catalog.Item) bool {
-			return !a.permitsEntry(b, k, i.Original)
+			return !selects(rules, b, k, i.Original)
 		})
 		l.Private[k] = true
 	}
+	l.Announcements = [catalog.NumKinds]int{}
 	return l
+}
+
+// options returns the options of the audience's catalog: the prefixes and the approved names of
+// hidden backends are not reserved.
+func (a *audience) options(o catalog.Options) catalog.Options {
+	o.NameOwners = o.NameOwners.Of(a.hasBackend)
+	o.ReservedBackends = slices.DeleteFunc(slices.Clone(o.ReservedBackends),
+		func(name string) bool { return !a.hasBackend(name) })
+	return o
 }
 
 // An audienceView is the view of an audience.
 type audienceView struct {
-	names    []string // of the profiles
 	audience atomic.Pointer[audience]
-	view     atomic.Pointer[catalog.View]
 	usedAt   atomic.Int64 // Unix time
+	current  atomic.Pointer[publishedView]
 
-	lastSnapshot *catalog.Snapshot // like publisher.lastSnapshot; guarded by publisher.mu
+	mu           lockrank.Mutex[audienceRank] // held while the view is made
+	lastSnapshot *catalog.Snapshot            // like publisher.lastSnapshot
+}
+
+// A publishedView is a view, and the publication and the audience that it was made for.
+type publishedView struct {
+	*catalog.View
+	of       *publication
+	audience *audience
+}
+
+// viewOf returns the view of a publication.
+func (av *audienceView) viewOf(n *publication) *catalog.View {
+	if v := av.current.Load(); v != nil && v.of == n && v.audience == av.audience.Load() {
+		return v.View
+	}
+	av.mu.Lock()
+	defer av.mu.Unlock()
+	a, last := av.audience.Load(), av.current.Load()
+	if last != nil && last.of == n && last.audience == a {
+		return last.View
+	}
+	v := n.view(a, av.lastSnapshot,
+		av.lastSnapshot == nil || last != nil && last.of.reassigned != n.reassigned)
+	if v.Settled {
+		av.lastSnapshot = v.Snapshot
+	}
+	av.current.Store(&publishedView{v, n, a})
+	return v
 }
 
 const (
@@ -107,8 +213,8 @@ const (
 // An audienceTable contains the views of the audiences that were used lately, by
 // principal.Principal.ProfileKey.
 type audienceTable struct {
-	profiles atomic.Pointer[map[string]config.Profile] // of the configuration
-	views    atomic.Pointer[map[string]*audienceView]  // replaced with publisher.mu held
+	profiles atomic.Pointer[profileTable]             // replaced with publisher.mu held
+	views    atomic.Pointer[map[string]*audienceView] // replaced with publisher.mu held
 }
 
 // of returns the audience of a principal with profiles.
@@ -121,26 +227,26 @@ func (t *audienceTable) of(p *principal.Principal) *audience {
 	return newAudience(p.Profiles(), t.all())
 }
 
-// all returns the profiles of the configuration.
-func (t *audienceTable) all() map[string]config.Profile {
+// all returns the profiles in force.
+func (t *audienceTable) all() profileTable {
 	if all := t.profiles.Load(); all != nil {
 		return *all
 	}
 	return nil
 }
 
-// lookup returns the view of a principal's audience, nil if it is not kept.
-func (t *audienceTable) lookup(p *principal.Principal) *catalog.View {
+// lookup returns the audienceView of a principal, nil if it is not kept.
+func (t *audienceTable) lookup(p *principal.Principal) *audienceView {
 	if views := t.views.Load(); views != nil {
 		if av := (*views)[p.ProfileKey()]; av != nil {
 			av.usedAt.Store(time.Now().Unix())
-			return av.view.Load()
+			return av
 		}
 	}
 	return nil
 }
 
-// addLocked adds the audience of a principal, and returns its audienceView without a view. At
+// addLocked adds the audience of a principal, and returns its audienceView. At
 // maxAudiences it removes the one that was used the longest time ago. publisher.mu is held.
 func (t *audienceTable) addLocked(p *principal.Principal) *audienceView {
 	next := make(map[string]*audienceView)
@@ -156,7 +262,7 @@ func (t *audienceTable) addLocked(p *principal.Principal) *audienceView {
 		}
 		delete(next, oldest)
 	}
-	av := &audienceView{names: p.Profiles()}
+	av := new(audienceView)
 	av.audience.Store(newAudience(p.Profiles(), t.all()))
 	av.usedAt.Store(time.Now().Unix())
 	next[p.ProfileKey()] = av
@@ -186,9 +292,9 @@ func (t *audienceTable) each(f func(*audienceView)) {
 	}
 }
 
-// setProfiles replaces the profiles of the configuration. Requests are checked by the new profiles
-// from now on; the views are made again by the next publish.
-func (t *audienceTable) setProfiles(all map[string]config.Profile) {
+// setLocked replaces the profiles: requests are checked by the new ones from now on. publisher.mu
+// is held, so that no audience with the previous profiles is added meanwhile.
+func (t *audienceTable) setLocked(all profileTable) {
 	t.profiles.Store(&all)
-	t.each(func(av *audienceView) { av.audience.Store(newAudience(av.names, all)) })
+	t.each(func(av *audienceView) { av.audience.Store(newAudience(av.audience.Load().names, all)) })
 }

@@ -16,8 +16,9 @@ type publisher struct {
 	table   atomic.Pointer[backendTable] // replaced with mu held
 	view    atomic.Pointer[catalog.View]
 	changes atomic.Int64 // number of changes to publish so far
-	// the views of clients with profiles
+	// the views of clients with profiles, and what they are made from
 	audiences audienceTable
+	latest    atomic.Pointer[publication] // replaced with mu held
 
 	mu        lockrank.Mutex[publisherRank]
 	published int64         // value of changes when view was made
@@ -62,6 +63,15 @@ func (p *publisher) replaceTable(next *backendTable) {
 	p.publishLocked(next.orderChanged)
 }
 
+// setProfiles replaces the profiles, and calls prepare before they take effect.
+func (p *publisher) setProfiles(all profileTable, prepare func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	prepare()
+	p.audiences.setLocked(all)
+	p.publishLocked(false)
+}
+
 // removeDrained removes a backend that has ended from the draining ones.
 func (p *publisher) removeDrained(b *Backend) {
 	p.mu.Lock()
@@ -80,30 +90,49 @@ func (p *publisher) endWait() {
 }
 
 // publishLocked makes a View. Names stay with the backends that have them. If reassign is set or no
-// lists could have been sent yet, names are assigned in configuration order.
+// lists could have been sent yet, names are assigned in configuration order. The views of audiences
+// are made when a client needs them.
 func (p *publisher) publishLocked(reassign bool) {
 	p.published = p.changes.Load() // before reading the listings
-	t := p.table.Load()
-	current := t.listings()
 	previous := p.changed
 	p.changed = make(chan struct{})
-	reassign = reassign || !p.listsSent
-	v := p.viewLocked(t, current, nil, p.lastSnapshot, reassign)
+	next := &publication{table: p.table.Load(), waitOver: p.waitOver, changed: p.changed,
+		hasProfiles: len(p.audiences.all()) > 0}
+	next.listings = next.table.listings()
+	next.owners = p.approved.ownersLocked(next.table.pins)
+	if last := p.latest.Load(); last != nil {
+		next.reassigned = last.reassigned
+	}
+	if reassign {
+		next.reassigned++
+	}
+	v := next.view(nil, p.lastSnapshot, reassign || !p.listsSent)
 	if v.Settled {
 		p.logMoves(v.Moves())
-		p.approved.logLocked(v.Snapshot, t.pins)
+		p.approved.logLocked(v.Snapshot, next.table.pins)
 		p.lastSnapshot, p.listsSent = v.Snapshot, true
 	}
-	p.names.logNames(v.Snapshot, t.catalog.Prefix)
+	p.names.logNames(v.Snapshot, next.table.catalog.Prefix)
 	if v.Complete {
 		p.names.logCut(v.InstructionsCut)
 	}
 	p.view.Store(v)
 	p.audiences.removeIdleLocked()
-	p.audiences.each(func(av *audienceView) { p.publishForLocked(av, t, current, reassign) })
+	p.latest.Store(next)
 	if previous != nil {
 		close(previous)
 	}
+}
+
+// A publication is the state of which views are made. It is immutable.
+type publication struct {
+	table       *backendTable
+	listings    []currentListing
+	owners      *catalog.NameOwners // approved owners of names
+	waitOver    bool                // see publisher.waitOver
+	hasProfiles bool
+	changed     chan struct{} // closed when there is a newer publication
+	reassigned  int           // number of times that all names were reassigned so far
 }
 
 // A currentListing is the listing of a backend at one moment.
@@ -123,67 +152,56 @@ func (t *backendTable) listings() []currentListing {
 	return all
 }
 
-// viewLocked returns the view of an audience; nil = of the clients without profiles. before is the
-// last snapshot whose lists these clients could receive.
-func (p *publisher) viewLocked(t *backendTable, current []currentListing, a *audience,
-	before *catalog.Snapshot, reassign bool) *catalog.View {
+// view returns the view of an audience; nil = of the clients without profiles. before is the last
+// snapshot whose lists these clients could receive.
+func (n *publication) view(a *audience, before *catalog.Snapshot, reassign bool) *catalog.View {
 	var missing []string
 	var listings []catalog.Listing
-	for _, one := range current {
+	options := n.table.catalog
+	options.NameOwners = n.owners
+	if a != nil {
+		options = a.options(options)
+	}
+	for _, one := range n.listings {
 		l := one.listing
 		if a != nil {
-			if !a.hasBackend(one.b.cfg.Name) {
+			if !a.uses(one.b) {
 				continue
 			}
 			l = a.listing(one.b, l)
-		} else if len(p.audiences.all()) > 0 { // the lists vary by authorization
+		} else if n.hasProfiles { // the lists vary by authorization
 			l.Private = allKinds
 		}
 		listings = append(listings, l)
 		if !one.settled {
-			missing = append(missing, one.b.cfg.Name+t.catalog.Separator)
+			missing = append(missing, one.b.cfg.Name+n.table.catalog.Separator)
 		}
 	}
-	options := t.catalog
-	options.NameOwners = p.approved.ownersLocked(t.pins)
 	return &catalog.View{
 		Snapshot:        before.Next(options, listings, reassign),
-		Settled:         len(missing) == 0 || p.waitOver,
+		Settled:         len(missing) == 0 || n.waitOver,
 		Complete:        len(missing) == 0,
 		MissingPrefixes: missing,
-		Changed:         p.changed,
-		Private:         len(p.audiences.all()) > 0,
+		Changed:         n.changed,
+		Private:         a != nil || n.hasProfiles,
 	}
 }
 
-// publishForLocked makes the view of an audience.
-func (p *publisher) publishForLocked(av *audienceView, t *backendTable, current []currentListing,
-	reassign bool) {
-	v := p.viewLocked(t, current, av.audience.Load(), av.lastSnapshot,
-		reassign || av.lastSnapshot == nil)
-	if v.Settled {
-		av.lastSnapshot = v.Snapshot
-	}
-	av.view.Store(v)
-}
-
-// viewFor returns the current view of the clients with the profiles of a principal.
+// viewFor returns the current view of the clients with the profiles of a principal. If there is a
+// new publication since the last request of these clients, viewFor makes the view.
 func (p *publisher) viewFor(who *principal.Principal) *catalog.View {
 	if who.ProfileKey() == "" {
 		return p.view.Load()
 	}
-	if v := p.audiences.lookup(who); v != nil {
-		return v
+	av := p.audiences.lookup(who)
+	if av == nil {
+		p.mu.Lock()
+		if av = p.audiences.lookup(who); av == nil {
+			av = p.audiences.addLocked(who)
+		}
+		p.mu.Unlock()
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if v := p.audiences.lookup(who); v != nil {
-		return v
-	}
-	t := p.table.Load()
-	av := p.audiences.addLocked(who)
-	p.publishForLocked(av, t, t.listings(), true)
-	return av.view.Load()
+	return av.viewOf(p.latest.Load())
 }
 
 // maxLoggedMoves bounds the log records about names that have moved to another backend. Each new

@@ -23,11 +23,12 @@ func (s *Set) ViewFor(p *principal.Principal) *catalog.View { return s.publisher
 func (s *Set) WhyUnavailable(p *principal.Principal, name string) (backend string, err error) {
 	t := s.current()
 	for _, one := range t.catalog.ReservedBackends {
-		if strings.HasPrefix(name, one+t.catalog.Separator) && len(one) > len(backend) {
+		if strings.HasPrefix(name, one+t.catalog.Separator) && len(one) > len(backend) &&
+			s.IsPermitted(p, one) {
 			backend = one // the longest prefix wins
 		}
 	}
-	if backend == "" || !s.IsPermitted(p, backend) {
+	if backend == "" {
 		return "", nil
 	}
 	if b := t.byName[backend]; b == nil {
@@ -40,7 +41,14 @@ func (s *Set) WhyUnavailable(p *principal.Principal, name string) (backend strin
 
 // IsPermitted reports whether the profiles of a principal permit a backend.
 func (s *Set) IsPermitted(p *principal.Principal, backend string) bool {
-	return p.ProfileKey() == "" || s.publisher.audiences.of(p).hasBackend(backend)
+	if p.ProfileKey() == "" {
+		return true
+	}
+	a := s.publisher.audiences.of(p)
+	if b := s.current().byName[backend]; b != nil {
+		return a.uses(b)
+	}
+	return a.hasBackend(backend)
 }
 
 // Status returns the status of each backend, in configuration order. A backend that is not enabled

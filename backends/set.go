@@ -22,6 +22,7 @@
 //
 //	Set.applying → all others
 //	startup.mu → publisher.mu → lists.mu → clientSessions.mu
+//	audienceView.mu → no other
 //	sessionConns.opening → sessionConns.mu → clientSessions.mu
 //	sessionConns.opening → backendConn.mu → clientSessions.mu, responseGroup.mu, lifetime.mu,
 //	  and the locks of package peer
@@ -141,8 +142,7 @@ func New(o Options) *Set {
 	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog,
 		CatalogWait: o.CatalogWait})
 	s.publisher.table.Store(next)
-	s.publisher.audiences.setProfiles(o.Profiles)
-	s.publisher.publish()
+	s.publisher.setProfiles(newProfileTable(o.Profiles), func() {})
 	return s
 }
 
@@ -252,11 +252,14 @@ func (s *Set) awaitStart(ctx context.Context) bool {
 	}
 }
 
-// Start lets Run start the backends; only the first call of Start has this effect. Start does not
-// wait for backends. It returns the current View, which contains the cached catalogs.
-func (s *Set) Start() *catalog.View {
+// Start is StartFor a client without profiles.
+func (s *Set) Start() *catalog.View { return s.StartFor(nil) }
+
+// StartFor lets Run start the backends; only the first call has this effect. StartFor does not wait
+// for backends. It returns the current View for a principal, which contains the cached catalogs.
+func (s *Set) StartFor(p *principal.Principal) *catalog.View {
 	s.loadCaches()
-	v := s.View()
+	v := s.ViewFor(p)
 	s.startup.once.Do(func() { close(s.startup.requested) })
 	return v
 }

@@ -7,6 +7,18 @@ type NameOwners struct {
 	backends map[string]string // by exposed name
 	folded   map[string]string // by foldKey of the names
 	strict   map[string]bool   // by backend
+	// reports whether the names of a backend are restricted; nil = those of all
+	counts func(backend string) bool
+}
+
+// Of returns the owners without the names of the backends for which counts returns false.
+func (o *NameOwners) Of(counts func(backend string) bool) *NameOwners {
+	if o == nil {
+		return nil
+	}
+	some := *o
+	some.counts = counts
+	return &some
 }
 
 // NewNameOwners returns the owners of the names in backends, a map from exposed names to backends.
@@ -15,7 +27,8 @@ func NewNameOwners(backends map[string]string, strict map[string]bool) *NameOwne
 	if len(backends) == 0 || len(strict) == 0 {
 		return nil
 	}
-	o := &NameOwners{backends, make(map[string]string, len(backends)), strict}
+	o := &NameOwners{backends: backends, folded: make(map[string]string, len(backends)),
+		strict: strict}
 	for name, backend := range backends {
 		o.folded[Tools.foldKey(name)] = backend
 	}
@@ -32,7 +45,8 @@ func (o *NameOwners) Owner(name, backend string) (owner string) {
 	if owner == "" {
 		owner = o.folded[Tools.foldKey(name)]
 	}
-	if owner == backend || !o.strict[owner] && !o.strict[backend] {
+	if owner == backend || !o.strict[owner] && !o.strict[backend] ||
+		owner != "" && o.counts != nil && !o.counts(owner) {
 		return ""
 	}
 	return owner

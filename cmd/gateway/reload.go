@@ -69,6 +69,9 @@ func (r reloadServer) UpdateAccess(c *config.Config, tokens []config.Token) {
 // SetSecrets implements reload.Target.
 func (t reloadTarget) SetSecrets(secrets []string) { t.mask.SetSecrets(secrets...) }
 
+// RestrictProfiles implements reload.Target.
+func (t reloadTarget) RestrictProfiles(c *config.Config) { t.backends.RestrictProfiles(c.Profiles) }
+
 // SetLogLevel implements reload.Target.
 func (t reloadTarget) SetLogLevel(c *config.Config) { t.level.Set(levelOf(c)) }
 

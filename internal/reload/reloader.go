@@ -30,6 +30,9 @@ type Target interface {
 	Tokens(l *config.Loaded, c *config.Config) ([]config.Token, error)
 	// SetSecrets makes these the secrets that logs, errors and audit records mask.
 	SetSecrets(secrets []string)
+	// RestrictProfiles lets clients use only what their profiles permit both now and under c, until
+	// ApplyBackends.
+	RestrictProfiles(c *config.Config)
 	// SetLogLevel sets the log level of c.
 	SetLogLevel(c *config.Config)
 	// ApplyBackends replaces the backends and the catalog options by those of c. It returns when
@@ -488,7 +491,8 @@ func (r *Reloader) refuse(err error) {
 }
 
 // apply puts next into force. New secrets are masked before anything can log them. The tokens are
-// replaced before the wait for new backends, so that a revoked token becomes invalid at once.
+// replaced before the wait for new backends, so that a revoked token becomes invalid at once. They
+// select profiles, so profiles permit nothing more before the tokens are replaced.
 func (r *Reloader) apply(
 	ctx context.Context, next *config.Loaded, changes config.Changes, pair *certificate,
 ) {
@@ -506,6 +510,7 @@ func (r *Reloader) apply(
 	if pair != nil {
 		r.Certificate.Store(pair)
 	}
+	r.Target.RestrictProfiles(c)
 	switch {
 	case r.Server == nil:
 	case err != nil: // read called Tokens without an error, but a file has changed since
@@ -520,6 +525,7 @@ func (r *Reloader) apply(
 	if err := r.applyBackends(ctx); err != nil {
 		r.log.Error("backends not reloaded: keeping the previous backends", "err", err)
 		c.Backends, c.Catalog, c.Limits.Page = before.Backends, before.Catalog, before.Limits.Page
+		c.Profiles = before.Profiles
 	}
 }
 
