@@ -9,13 +9,18 @@ import (
 
 // HandleRequest forwards a backend's request to the client of the session from.Session. If the
 // session is uncertain, the request is rejected unless it names a task of one client. A request on
-// the stream of an ended call is declined, unless it names a task. HandleRequest does not block.
+// the stream of an ended call is declined, unless it names a task, and so is a request to a client
+// whose profiles do not permit the backend. HandleRequest does not block.
 func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *peer.Request) {
 	if from.StreamEnded && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
 		decline(r, errCallEnded)
 		return
 	}
 	if client := g.statelessClients.get(from.Session); client != nil {
+		if !g.Backends.IsPermitted(client.principal, backend) {
+			decline(r, errHiddenBackend)
+			return
+		}
 		client.handleRequest(backend, from, r)
 		return
 	}
@@ -28,6 +33,10 @@ func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *pe
 		}
 		s = g.sessions.withTask(backend, r.Message)
 	}
+	if s != nil && !s.uses(backend) {
+		decline(r, errHiddenBackend)
+		return
+	}
 	if s == nil {
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound,
 			"Method not found: %s: it is not certain which client the request is for",
@@ -37,9 +46,13 @@ func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *pe
 	forwardRequest(s, backend, from, r)
 }
 
+// errHiddenBackend declines a backend's request to a client that may not use the backend.
+var errHiddenBackend = wire.Errorf(wire.CodeInternalError,
+	"The profile of the client does not permit this backend")
+
 // HandleNotification forwards a backend's notification to the client of the session from.Session.
-// Unknown notifications, and notifications that may be for another client, are dropped.
-// HandleNotification does not block.
+// Unknown notifications, notifications that may be for another client, and those to a client whose
+// profiles do not permit the backend are dropped. HandleNotification does not block.
 func (g *Gateway) HandleNotification(backend string, from contract.Attribution, m wire.Message) {
 	switch m.Method() {
 	case protocol.NotificationTasksStatus, protocol.NotificationTasks:
@@ -49,7 +62,12 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 		}
 	}
 	if client := g.statelessClients.get(from.Session); client != nil {
-		client.handleNotification(backend, from, m)
+		if g.Backends.IsPermitted(client.principal, backend) {
+			client.handleNotification(backend, from, m)
+		}
+		return
+	}
+	if s := g.sessions.get(from.Session); s != nil && !s.uses(backend) {
 		return
 	}
 	method := m.Method()
@@ -59,12 +77,13 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 		if from.Session == "" {
 			s = g.sessions.withTask(backend, m)
 		}
-		if s != nil {
+		if s != nil && s.uses(backend) {
 			s.forwardLog(backend, from, m)
 		}
 	case protocol.NotificationToolsListChanged, protocol.NotificationPromptsListChanged,
 		protocol.NotificationResourcesListChanged:
-		if s := g.sessions.get(from.Session); s != nil &&
+		// a client with profiles is notified of changes of what it may see, by Run
+		if s := g.sessions.get(from.Session); s != nil && s.principal.ProfileKey() == "" &&
 			s.lists.noteAnnounced(method, s.view().Snapshot) {
 			s.notify(wire.NewNotification(method, nil), "")
 		}
@@ -77,7 +96,9 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 	case protocol.NotificationElicitationComplete:
 		id := stringAt(m, "params", "elicitationId")
 		if s := g.sessions.where(from.Session,
-			func(s *Session) bool { return s.urlElicitations.has(backend, id) }); s != nil {
+			func(s *Session) bool {
+				return s.urlElicitations.has(backend, id) && s.uses(backend)
+			}); s != nil {
 			s.delayedUpdates.notify(&s.clientConn, backend, m,
 				func(m wire.Message) { s.notify(m, "") })
 		}
@@ -100,7 +121,7 @@ func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m
 	id := stringAt(m, "params", "taskId")
 	s := g.sessions.where(from.Session, func(s *Session) bool {
 		_, ok := s.tasks.toClient(backend, id)
-		return ok
+		return ok && s.uses(backend)
 	})
 	if s == nil {
 		if s = g.sessions.get(from.Session); s != nil {

@@ -208,6 +208,8 @@ func (c *clientCall) send(route catalog.Route) {
 	}
 	c.Route = route
 	switch {
+	case c.isHidden():
+		c.rejectUnknown()
 	case c.Method == protocol.MethodCompletionComplete &&
 		!c.g.Backends.View().HasCapability(route.Backend, "completions"):
 		// no error: the gateway has offered the capability on behalf of other backends
@@ -222,6 +224,15 @@ func (c *clientCall) send(route catalog.Route) {
 		// Send, does not lock mu: only results of a backend can start round trips.
 		c.backendCall.Send()
 	}
+}
+
+// isHidden reports whether the profiles of the client do not permit the call, although a list or a
+// link that the client has got contains its name. The call then ends like one with an unknown name:
+// before it counts for a rate limit, and also if the backend lacks a capability.
+func (c *clientCall) isHidden() bool {
+	return c.Principal.ProfileKey() != "" && errors.Is(
+		c.g.Backends.Permits(c.Route.Backend, c.backendRequest(c.r.Message)),
+		contract.ErrForbidden)
 }
 
 // backendRequest returns a request to the backend: m with the name that the backend uses.
@@ -329,6 +340,11 @@ func (c *clientCall) rejectedOutcome(failure *wire.Error) Outcome {
 	o := errorOutcome(Rejected, failure)
 	if backend := c.g.Backends.DeniedBy(c.spec.kind, c.Name); backend != "" {
 		o.Reason = "the filters of backend " + backend + " deny it"
+	} else if profiles := c.Principal.ProfileKey(); profiles != "" {
+		if route, ok := c.spec.resolve(c, c.g.Backends.View()); ok {
+			o.Reason = "the profiles of the client hide it: " + profiles +
+				", backend " + route.Backend
+		}
 	}
 	return o
 }

@@ -40,6 +40,11 @@ func (cc *clientConn) log() *slog.Logger {
 // view returns the current view of what the client may use.
 func (cc *clientConn) view() *catalog.View { return cc.g.Backends.ViewFor(cc.principal) }
 
+// uses reports whether the client may use a backend, and get messages from it.
+func (cc *clientConn) uses(backend string) bool {
+	return cc.g.Backends.IsPermitted(cc.principal, backend)
+}
+
 // isBacklogged reports whether so much unsent data is queued for the client that notifications must
 // be delayed or dropped. If every notification were queued, a backend that sends faster than the
 // client reads would fill the queue. A full queue ends the connection and its calls at all

@@ -36,7 +36,8 @@ func (c *statelessCall) continueCall() bool {
 		return true // the backend may interpret the responses without a requestState
 	}
 	t, err := c.g.sealer.Open(state)
-	if err == nil && (t.Principal != c.client.principal.Key() || !bytes.Equal(t.Call, c.digest())) {
+	if p := c.client.principal; err == nil && (t.Principal != p.Key() ||
+		t.Profiles != p.ProfileKey() || !bytes.Equal(t.Call, c.digest())) {
 		err = mrtr.ErrOtherCall
 	}
 	if err != nil {
@@ -119,7 +120,8 @@ func (c *statelessCall) claimOf(t mrtr.Ticket) *mrtr.RerunClaim {
 // sealTicket returns the sealed ticket t, bound to the call. The caller sets its Kind, and what
 // else depends on the kind.
 func (c *statelessCall) sealTicket(t mrtr.Ticket, ttl time.Duration) string {
-	t.Principal, t.Backend, t.Entry = c.client.principal.Key(), c.Route.Backend, c.Route.Original
+	t.Principal, t.Profiles = c.client.principal.Key(), c.client.principal.ProfileKey()
+	t.Backend, t.Entry = c.Route.Backend, c.Route.Original
 	t.Call, t.Until, t.Consents = c.digest(), time.Now().Add(ttl), c.consents
 	if c.backendCall != nil {
 		t.ServerKey = c.backendCall.ServerKey()

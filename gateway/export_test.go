@@ -71,3 +71,16 @@ func (g *Gateway) StatelessTasks() int {
 func ConfirmationParams(backend, tool string, arguments []byte, mask func(string) string) []byte {
 	return confirmationForm{backend, tool, arguments, mask}.params()
 }
+
+// MethodNames returns the names of the requests that a client of a generation may send.
+func MethodNames() (legacy, modern []string) {
+	for name, m := range methods {
+		if m.legacy != nil {
+			legacy = append(legacy, name)
+		}
+		if m.modern != nil {
+			modern = append(modern, name)
+		}
+	}
+	return legacy, modern
+}

@@ -80,19 +80,22 @@ import (
 // Backends is the set of backends. Its methods may be called concurrently and do not block. A
 // session is given by its id.
 type Backends interface {
-	// Start starts the backends if it is called for the first time. It does not wait for the
-	// backends and returns the current view.
-	Start() *catalog.View
+	// StartFor starts the backends if it is called for the first time. It does not wait for the
+	// backends and returns the current view for a principal.
+	StartFor(p *principal.Principal) *catalog.View
 	// View returns the current view of the whole catalog.
 	View() *catalog.View
 	// ViewFor returns the current view of the part of the catalog that the profiles of a principal
-	// permit. Its Changed is closed at the same time as that of View.
+	// permit. Its Changed is closed at the same time as that of View. The first call after a change
+	// makes the view, which takes some milliseconds if there are thousands of entries.
 	ViewFor(p *principal.Principal) *catalog.View
 	// WhyUnavailable returns a backend and an error if an unknown tool name has the prefix of a
 	// backend that has never listed its tools, was removed, is disabled or is misconfigured.
 	// Otherwise, if no reason is known, or if the profiles of the principal do not permit the
 	// backend, the error is nil.
 	WhyUnavailable(p *principal.Principal, name string) (backend string, err error)
+	// IsPermitted reports whether the profiles of a principal permit a backend.
+	IsPermitted(p *principal.Principal, backend string) bool
 
 	// OpenSession registers a session before anything is sent for it. p is the principal of the
 	// client, nil without authentication. Capabilities are the client's, as JSON; per-session

@@ -50,15 +50,13 @@ type settings struct {
 	sharing             map[string]string // "" = shared
 	generation          map[string]string // "" = legacy
 	rates               *ratelimit.RateLimiter
+	profiles            map[string]config.Profile
 	// replaces the Backends that the gateway uses; nil = none
 	wrap func(gateway.Backends) gateway.Backends
 }
 
-// newGateway creates a gateway as main does, with backends that dial connects to, and runs the
-// gateway until the test ends.
-func newGateway(t testing.TB, o settings, names []string, dial func(string) (transport.Conn, error),
-	log, journal *slog.Logger) *gateway.Gateway {
-	var all []config.Backend
+// backendConfigs returns the configuration of the backends.
+func (o *settings) backendConfigs(names []string) (all []config.Backend) {
 	for _, name := range names {
 		all = append(all, config.Backend{
 			Name: name, Command: name, Enabled: true,
@@ -69,15 +67,27 @@ func newGateway(t testing.TB, o settings, names []string, dial func(string) (tra
 			Generation:  config.GenerationSetting(cmp.Or(o.generation[name], "legacy")),
 		})
 	}
+	return all
+}
+
+func (o *settings) catalogOptions() catalog.Options {
+	return catalog.Options{
+		Prefix:    cmp.Or(o.prefix, catalog.PrefixOnCollision),
+		Separator: cmp.Or(o.separator, "__"),
+		NameLimit: cmp.Or(o.nameLimit, 50),
+		PageSize:  o.pageSize,
+	}
+}
+
+// newGateway creates a gateway as main does, with backends that dial connects to, and runs the
+// gateway until the test ends.
+func newGateway(t testing.TB, o settings, names []string, dial func(string) (transport.Conn, error),
+	log, journal *slog.Logger) *gateway.Gateway {
 	info := mcp.Implementation{Name: "mcp-gateway", Version: "test"}
 	set := backends.New(backends.Options{
-		Backends: all,
-		Catalog: catalog.Options{
-			Prefix:    cmp.Or(o.prefix, catalog.PrefixOnCollision),
-			Separator: cmp.Or(o.separator, "__"),
-			NameLimit: cmp.Or(o.nameLimit, 50),
-			PageSize:  o.pageSize,
-		},
+		Backends:    o.backendConfigs(names),
+		Catalog:     o.catalogOptions(),
+		Profiles:    o.profiles,
 		CatalogWait: cmp.Or(o.catalogWait, 3*time.Second), MaxMessage: cmp.Or(o.maxMessage, 1<<20),
 		StateDir: o.stateDir, ClientInfo: info, Log: log, SingleClient: o.singleClient,
 		Dial: func(c config.Backend) (transport.Conn, error) { return dial(c.Name) },

@@ -208,7 +208,8 @@ func (l *listenRequest) subscribe(ctx context.Context, v *catalog.View,
 		if !ok {
 			route, ok = l.client.links.route(uri)
 		}
-		if !ok || !v.HasCapability(route.Backend, "resources", "subscribe") {
+		if !ok || !v.HasCapability(route.Backend, "resources", "subscribe") ||
+			!l.client.maySubscribe(route.Backend, uri) {
 			continue
 		}
 		if err := takeRate(l.conn, l.r.Method(), route.Backend, ratelimit.Call); err != nil {

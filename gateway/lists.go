@@ -122,11 +122,12 @@ func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 
 // nextPage responds with the page at a cursor. All pages come from the snapshot of the first page,
 // or from the current one if the client has not read a first page. A cursor of an earlier list is
-// unknown, unless the two lists are equal.
+// unknown, unless the two lists are equal. For a client with profiles, the cursor is also unknown
+// if the list has changed since the first page, because its profiles may have changed.
 func (s *Session) nextPage(r *peer.Request, kind catalog.Kind, cursor []byte) {
-	snapshot := s.lists.listed(kind)
-	if snapshot == nil {
-		snapshot = s.view().Snapshot
+	snapshot, now := s.lists.listed(kind), s.view()
+	if snapshot == nil || s.principal.ProfileKey() != "" && !now.SameList(kind, snapshot) {
+		snapshot = now.Snapshot
 	}
 	page, ok := snapshot.Page(kind, cursor)
 	if !ok {

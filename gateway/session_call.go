@@ -44,10 +44,10 @@ func (c *sessionCall) lastListed(kind catalog.Kind) *catalog.Snapshot {
 }
 
 // findTask returns the route of a task id of the session. The ids of other sessions' tasks are
-// unknown.
+// unknown, and so are those of tasks at a backend that the client may no longer use.
 func (c *sessionCall) findTask(id string) (catalog.Route, bool) {
 	at, ok := c.s.tasks.toBackend(id)
-	if !ok {
+	if !ok || !c.s.uses(at.backend) {
 		return catalog.Route{}, false
 	}
 	route := catalog.Route{Backend: at.backend, Original: at.id, OriginalJSON: wire.Quote(at.id)}

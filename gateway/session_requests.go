@@ -146,7 +146,7 @@ func (s *Session) initialize(r *peer.Request) {
 
 	s.g.Backends.OpenSession(s.id, s.principal, caps, false)
 	s.opened, s.openedAt = true, time.Now()
-	view := s.g.Backends.Start()
+	view := s.g.Backends.StartFor(s.principal)
 	offered := legacyCaps(view)
 	r.Reply(wire.Encode(struct {
 		ProtocolVersion string             `json:"protocolVersion"`

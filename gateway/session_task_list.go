@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,7 +117,8 @@ func backendTasks(ctx context.Context, s *Session, backend string, size *quota.B
 // polled, 16 at a time. If a poll fails, or its result would exceed maxTaskListBytes, which size
 // counts, the stored state of the task is returned.
 func polledTasks(ctx context.Context, s *Session, size *quota.Bytes) (all [][]byte) {
-	polled := s.tasks.polledTasks()
+	polled := slices.DeleteFunc(s.tasks.polledTasks(),
+		func(p *polledTask) bool { return !s.uses(p.backend) })
 	states := make([][]byte, len(polled))
 	for first := 0; first < len(polled); first += 16 {
 		var wg sync.WaitGroup

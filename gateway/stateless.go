@@ -74,7 +74,7 @@ func (cc *clientConn) serveModern(r *peer.Request, closing bool) {
 		cc.failModern(r, wire.Errorf(wire.CodeInternalError, "%v", full))
 		return
 	}
-	cc.g.Backends.Start() // may be the first request; the client is already registered
+	cc.g.Backends.StartFor(cc.principal) // may be the first request; the client is registered
 	switch {
 	case m.call == taskSpec && !protocol.HasTasksExtension(meta.Capabilities):
 		cc.failModern(r, protocol.MissingTasksError())
@@ -120,14 +120,14 @@ func (g *Gateway) replyModern(r *peer.Request, result []byte) bool {
 // only while backends start for the first time.
 func (cc *clientConn) listStateless(r *peer.Request, kind catalog.Kind) {
 	if v := cc.view(); v.Settled {
-		cc.replyPage(r, kind, v.Snapshot)
+		cc.replyPage(r, kind, v)
 	} else {
-		cc.awaitSettled(r, func(v *catalog.View) { cc.replyPage(r, kind, v.Snapshot) })
+		cc.awaitSettled(r, func(v *catalog.View) { cc.replyPage(r, kind, v) })
 	}
 }
 
-func (cc *clientConn) replyPage(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
-	page, ok := snapshot.Page(kind, r.Part(wire.PartCursor))
+func (cc *clientConn) replyPage(r *peer.Request, kind catalog.Kind, v *catalog.View) {
+	page, ok := v.Page(kind, r.Part(wire.PartCursor))
 	if !ok {
 		cc.failModern(r, errUnknownCursor)
 		return
@@ -135,9 +135,9 @@ func (cc *clientConn) replyPage(r *peer.Request, kind catalog.Kind, snapshot *ca
 	if kind == catalog.Tools {
 		page = withoutExecution(page)
 	}
-	ttl, private := snapshot.Freshness(kind)
+	ttl, private := v.Freshness(kind)
 	scope := `"public"`
-	if private {
+	if private || v.Private {
 		scope = `"private"`
 	}
 	cc.g.replyModern(r, wire.EditObject(page, nil,

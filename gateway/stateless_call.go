@@ -37,7 +37,7 @@ func (c *statelessCall) lastListed(catalog.Kind) *catalog.Snapshot { return nil 
 
 func (c *statelessCall) findTask(id string) (catalog.Route, bool) {
 	st := c.g.statelessTasks.find(c.Principal, id)
-	if st == nil {
+	if st == nil || !c.conn.uses(st.backend) {
 		return catalog.Route{}, false
 	}
 	return catalog.Route{Backend: st.backend, Original: st.scopedID.id}, true

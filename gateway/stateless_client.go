@@ -279,6 +279,14 @@ func (sc *statelessClient) subscribe(backend, uri string, to responseWaiter) {
 	sc.sendSubscription(protocol.MethodResourcesSubscribe, backend, uri, to)
 }
 
+// maySubscribe reports whether the configuration permits a subscription.
+func (sc *statelessClient) maySubscribe(backend, uri string) bool {
+	m := wire.NewRequest("0", protocol.MethodResourcesSubscribe,
+		wire.Encode(map[string]string{"uri": uri}))
+	return !errors.Is(sc.g.Backends.Permits(backend,
+		contract.BackendRequest{Message: m, Session: sc.id}), contract.ErrForbidden)
+}
+
 // unsubscribeIfUnused unsubscribes from a resource unless another subscriptions/listen needs it.
 // Checking and sending are one step, so that a subscribe request for a new subscriptions/listen
 // either prevents the unsubscribe request or follows it.

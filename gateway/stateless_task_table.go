@@ -15,8 +15,8 @@ import (
 )
 
 // A statelessTask is a task of a stateless client. The task's id is random. The id is valid for all
-// requests of the principal, even with other client metadata than those of the request that has
-// created the task.
+// requests of the principal with the same profiles, even with other client metadata than those of
+// the request that has created the task.
 //
 //	forwardTask ─ statelessTasks.add                         stateless_tasks.go
 //	tasks/get, update, cancel ─ serveTaskRequest      stateless_call.go
@@ -205,11 +205,12 @@ func (t *statelessTasks) removeAll() {
 	}
 }
 
-// find returns the principal's task with this id; nil if there is none.
+// find returns the task with this id that belongs to the principal and its profiles; nil if there
+// is none.
 func (t *statelessTasks) find(p *principal.Principal, id string) *statelessTask {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if st := t.byID[id]; st != nil && st.principal.Is(p) {
+	if st := t.byID[id]; st != nil && st.principal.HasViewOf(p) {
 		return st
 	}
 	return nil

@@ -41,7 +41,8 @@ func resolveTaskIDs(client *statelessClient,
 	}
 	seen := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		if st := client.g.statelessTasks.find(client.principal, id); st != nil && !seen[id] {
+		st := client.g.statelessTasks.find(client.principal, id)
+		if st != nil && client.g.Backends.IsPermitted(client.principal, st.backend) && !seen[id] {
 			seen[id] = true
 			all = append(all, st)
 		}

@@ -16,11 +16,12 @@ import (
 
 // A Ticket is the content of a requestState issued by the gateway. It allows a client to continue
 // one call. A ticket is sealed, so that only the gateway can read, change or create it. It is also
-// bound to the principal and the call: for a backend the gateway is a single client, so that
-// without this binding a client could continue the call of another client.
+// bound to the principal with its profiles, and to the call: for a backend the gateway is a single
+// client, so that without this binding a client could continue the call of another client.
 type Ticket struct {
 	Kind      string // one of the constants below
 	Principal string // key of the principal of the client that got the ticket
+	Profiles  string // ProfileKey of this principal
 	Backend   string // backend of the call
 	// ServerKey identifies the server that ran when the ticket was issued; see [peer.Call].
 	ServerKey string    `json:"Program"`
