@@ -454,7 +454,7 @@ func TestOAuthProfiles(t *testing.T) {
 	p := oidctest.New(t, oidctest.Options{Audience: []string{audience}})
 	h := newHarness(t, func(o *Options) {
 		o.OAuth = resourceserver.New(resourceserver.Options{Issuer: p.Issuer(), Audience: audience,
-			Profiles: []resourceserver.ProfileRule{{Scope: "read", Profile: "reader"},
+			Profiles: []resourceserver.ProfileSelector{{Scope: "read", Profile: "reader"},
 				{Scope: "all", Profile: "admin"}}})
 		o.Profiles = []string{"admin", "reader"}
 	})

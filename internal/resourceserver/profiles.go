@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A ProfileRule gives a profile to the tokens that have a scope, or a value of a claim. Without
+// A ProfileSelector gives a profile to the tokens that have a scope, or a value of a claim. Without
 // Scope and Claim it applies to every token.
-type ProfileRule struct {
+type ProfileSelector struct {
 	Scope string
 	// Claim is the name of a claim, or the names of a claim and of members in it, joined by dots. A
 	// claim with the whole text as its name takes precedence.
@@ -20,7 +20,7 @@ type ProfileRule struct {
 }
 
 // appliesTo reports whether the rule gives its profile to a token with these claims.
-func (r ProfileRule) appliesTo(c *claims) bool {
+func (r ProfileSelector) appliesTo(c *claims) bool {
 	switch {
 	case r.Scope != "":
 		return slices.Contains(c.scopes, r.Scope)
@@ -30,7 +30,7 @@ func (r ProfileRule) appliesTo(c *claims) bool {
 	return true
 }
 
-// valuesOf returns the values of a claim, or of a member in it; see ProfileRule.Claim.
+// valuesOf returns the values of a claim, or of a member in it; see ProfileSelector.Claim.
 func valuesOf(object map[string]json.RawMessage, path string) (values []string) {
 	for {
 		if raw, ok := object[path]; ok {

@@ -11,7 +11,7 @@ import (
 // A token has the profiles of all rules that apply to it, whatever the form of the claim is.
 func TestProfileRules(t *testing.T) {
 	p, v := newPair(t, oidctest.Options{}, func(o *Options) {
-		o.Profiles = []ProfileRule{
+		o.Profiles = []ProfileSelector{
 			{Scope: "read", Profile: "reader"},
 			{Claim: "groups", Value: "admins", Profile: "admin"},
 			{Claim: "realm_access.roles", Value: "ops", Profile: "ops"},
@@ -67,7 +67,7 @@ func TestProfileRules(t *testing.T) {
 // A rule without a scope and a claim applies to every token.
 func TestProfileOfEveryToken(t *testing.T) {
 	p, v := newPair(t, oidctest.Options{}, func(o *Options) {
-		o.Profiles = []ProfileRule{{Profile: "all"}, {Scope: "read", Profile: "reader"}}
+		o.Profiles = []ProfileSelector{{Profile: "all"}, {Scope: "read", Profile: "reader"}}
 	})
 	for scope, want := range map[string]string{"x": "all", "read": "all,reader"} {
 		got := wantValid(t, v, p.IssueToken(oidctest.TokenSpec{Scopes: []string{scope}}))
@@ -81,7 +81,7 @@ func TestProfileOfEveryToken(t *testing.T) {
 func TestProfileOfIntrospectedToken(t *testing.T) {
 	p := oidctest.New(t, oidctest.Options{Opaque: true, Audience: []string{gatewayURL}})
 	o := Options{Issuer: p.Issuer(), Audience: gatewayURL,
-		Profiles: []ProfileRule{{Scope: "read", Profile: "reader"}}}
+		Profiles: []ProfileSelector{{Scope: "read", Profile: "reader"}}}
 	o.ClientID, o.ClientSecret = p.IntrospectionClient()
 	v := newVerifier(t, o)
 	got := wantValid(t, v, p.IssueToken(oidctest.TokenSpec{Scopes: []string{"read"}}))
@@ -98,7 +98,7 @@ func TestProfileOfIntrospectedToken(t *testing.T) {
 func TestNoProfileChallenge(t *testing.T) {
 	v := newVerifier(t, Options{Issuer: "https://i.example", Audience: gatewayURL,
 		Scopes: []string{"mcp"},
-		Profiles: []ProfileRule{{Claim: "groups", Value: "a", Profile: "p"},
+		Profiles: []ProfileSelector{{Claim: "groups", Value: "a", Profile: "p"},
 			{Scope: "read", Profile: "r"}}})
 	got := v.Challenge(&NoProfileError{Scopes: v.opts.profileScopes()}, "")
 	if !strings.Contains(got, `error="insufficient_scope"`) ||

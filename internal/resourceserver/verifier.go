@@ -37,9 +37,9 @@ type Options struct {
 	Audience string
 	// Scopes are the scopes that each token must have.
 	Scopes []string
-	// Profiles give profiles to tokens; see ProfileRule. If there are rules and none applies to a
-	// token, the token is refused.
-	Profiles []ProfileRule
+	// Profiles give profiles to tokens; see ProfileSelector. If there are rules and none applies to
+	// a token, the token is refused.
+	Profiles []ProfileSelector
 	// ClientID and ClientSecret authenticate the gateway at the introspection endpoint. If they are
 	// empty, only JWTs are accepted.
 	ClientID, ClientSecret string
