@@ -68,12 +68,20 @@ func (l *backendLogin) await(ctx context.Context) {
 			return
 		}
 		l.b.log.Info("somebody has logged in to the backend")
+		l.completePages()
 		for _, bc := range l.b.conns() {
 			bc.starts.retryWithin(0)
 		}
 		l.b.lists.refreshAll()
 		l.awaiting.Store(false)
 		needed = l.NeedsLogin() != nil && l.awaiting.CompareAndSwap(false, true)
+	}
+}
+
+// completePages ends the pages of the login, at which users of clients were asked to log in.
+func (l *backendLogin) completePages() {
+	if complete := l.b.set.CompleteLogin; complete != nil {
+		complete(l.Authorization)
 	}
 }
 

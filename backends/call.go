@@ -158,6 +158,9 @@ func (q *queuedCall) loginQuestion(why *oauthclient.LoginError, err error) error
 		b.log.Warn("no page for a login", "err", noPage)
 		return err
 	}
+	if b.login.needed() == nil { // somebody logged in before the page existed
+		b.login.completePages()
+	}
 	return &contract.QuestionError{Asks: contract.LoggedIn, URL: url, Done: done, Err: why,
 		Text: "The server " + q.name + " requires a login. Open the page to log in."}
 }

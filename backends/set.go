@@ -91,6 +91,9 @@ type Options struct {
 	// no such pages.
 	LoginPage func(backend, session string, p *principal.Principal,
 		login *oauthclient.Authorization) (url string, done <-chan struct{}, err error)
+	// CompleteLogin ends the pages of a login that was completed elsewhere. It does not block. nil
+	// = there are no such pages.
+	CompleteLogin func(login *oauthclient.Authorization)
 	// called with each access token and client secret before its use, so that it can be masked; nil
 	// = not called
 	OnSecret func(backend, secret string)

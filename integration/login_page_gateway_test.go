@@ -160,6 +160,41 @@ func TestCallAsksForTheLoginAndContinues(t *testing.T) {
 	}
 }
 
+// A call that waits for a login also continues when somebody logs in with the command.
+func TestCallContinuesAfterGatewayLogin(t *testing.T) {
+	t.Parallel()
+	for _, revision := range []string{legacyRevision, modernRevision} {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			p, server, s := loginSetup(t, oidctest.ServerOptions{})
+			_, url := s.serveHTTP()
+			pages := &gosdk.ElicitationCapabilities{URL: &gosdk.URLElicitationCapabilities{}}
+			o := &gosdk.ClientOptions{
+				Capabilities: &gosdk.ClientCapabilities{Elicitation: pages}}
+			var logins atomic.Int32
+			o.ElicitationHandler = func(context.Context, *gosdk.ElicitRequest) (
+				*gosdk.ElicitResult, error) {
+				logins.Add(1)
+				s.logIn("notes")
+				return &gosdk.ElicitResult{Action: "accept"}, nil
+			}
+			client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"}, o)
+			session, err := client.Connect(t.Context(), &gosdk.StreamableClientTransport{
+				Endpoint: url, HTTPClient: separateConnections()},
+				&gosdk.ClientSessionOptions{ProtocolVersion: revision})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			p.RevokeGrants()
+			err = callSucceeds(t.Context(), session, "read", map[string]any{"id": "one"})
+			if n := server.Executions("one"); err != nil || n != 1 || logins.Load() != 1 {
+				t.Errorf("%v: ran %d times, asked %d times", err, n, logins.Load())
+			}
+		})
+	}
+}
+
 // A client that cannot be asked gets an error with the link, and with the command.
 func TestClientWithoutElicitationGetsTheLink(t *testing.T) {
 	t.Parallel()

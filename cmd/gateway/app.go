@@ -114,10 +114,11 @@ func (c *cli) open(
 	a.logins = openLogins(cfg.StateDir)
 	var loginPage func(string, string, *principal.Principal, *oauthclient.Authorization) (
 		string, <-chan struct{}, error)
+	var completeLogin func(*oauthclient.Authorization)
 	if m.loginPages {
 		a.pages = newLoginPages(a.mask)
 		a.closers = append(a.closers, a.pages.close)
-		loginPage = a.pages.openPage
+		loginPage, completeLogin = a.pages.openPage, a.pages.complete
 	}
 	var lock *pins.Lock
 	all := cfg.Backends
@@ -148,8 +149,10 @@ func (c *cli) open(
 		SingleClient: cfg.Listen == "",
 		Logins:       a.logins,
 		LoginPage:    loginPage,
-		OnSecret:     func(backend, secret string) { a.mask.AddToken("backend "+backend, secret) },
-		Log:          a.log,
+
+		CompleteLogin: completeLogin,
+		OnSecret:      func(backend, secret string) { a.mask.AddToken("backend "+backend, secret) },
+		Log:           a.log,
 
 		StartParallel: cfg.Limits.StartParallel,
 	})

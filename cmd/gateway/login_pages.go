@@ -115,6 +115,9 @@ func (p *loginPages) openPage(backend, session string, _ *principal.Principal,
 	return url, done, err
 }
 
+// complete implements CompleteLogin of [backends.Options].
+func (p *loginPages) complete(login *oauthclient.Authorization) { p.Complete(login) }
+
 // publicURL returns the URL of the HTTP server for browsers, without a path: auth.public_url, or
 // else the one that clients use.
 func publicURL(c *config.Config, endpoint string) string {

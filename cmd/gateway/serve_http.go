@@ -109,8 +109,8 @@ func (s *service) verifierOf(c config.AuthorizationServer) *resourceserver.Verif
 		Log: s.log,
 	}
 	for _, p := range c.Profiles {
-		o.Profiles = append(o.Profiles, resourceserver.ProfileSelector{Scope: p.Scope, Claim: p.Claim,
-			Value: p.Value, Profile: p.Profile})
+		o.Profiles = append(o.Profiles, resourceserver.ProfileSelector{
+			Scope: p.Scope, Claim: p.Claim, Value: p.Value, Profile: p.Profile})
 	}
 	if s.verifier != nil && s.verifier.Equal(o) {
 		return s.verifier

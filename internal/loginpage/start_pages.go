@@ -11,6 +11,7 @@ import (
 	"html"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -113,6 +114,26 @@ func (p *StartPages) Open(t LoginRequest) (address string, done <-chan struct{},
 	p.open = append(p.open, one)
 	p.byID[one.id] = one
 	return base + StartPath + one.id, one.done, nil
+}
+
+// Complete ends all pages for a login that was completed elsewhere, such as by gateway login: their
+// channels are closed.
+func (p *StartPages) Complete(login Beginner) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range slices.Clone(p.open) {
+		if one.Login == login {
+			p.completeLocked(one)
+		}
+	}
+}
+
+// completeLocked ends a page whose login is completed.
+func (p *StartPages) completeLocked(one *startPage) {
+	if p.byID[one.id] == one {
+		p.closeLocked(one)
+		close(one.done)
+	}
 }
 
 func (p *StartPages) closeExpiredLocked() {
@@ -306,12 +327,8 @@ func (p *StartPages) serveRedirect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.mu.Lock()
-	isOpen := p.byID[one.id] == one
-	p.closeLocked(one)
+	p.completeLocked(one)
 	p.mu.Unlock()
-	if isOpen {
-		close(one.done)
-	}
 	Write(w, http.StatusOK, "You are logged in",
 		"The gateway can now use "+one.Backend+". You can close this page.")
 }

@@ -233,6 +233,23 @@ func TestOneClientGetsOnePage(t *testing.T) {
 	}
 }
 
+// A login that was completed elsewhere ends the pages of all clients for it, and no others.
+func TestComplete(t *testing.T) {
+	a, other := &failing{}, &failing{}
+	p := newPages()
+	_, first := open(t, p, LoginRequest{Client: "c", Login: a})
+	_, second := open(t, p, LoginRequest{Client: "d", Login: a})
+	_, third := open(t, p, LoginRequest{Client: "c", Login: other})
+	p.Complete(a)
+	if !isClosed(first) || !isClosed(second) || isClosed(third) {
+		t.Error("not exactly the pages of the login are completed")
+	}
+	p.Complete(a)
+	if _, again := open(t, p, LoginRequest{Client: "c", Login: a}); isClosed(again) {
+		t.Error("a new page is completed")
+	}
+}
+
 // A failing Beginner cannot begin a login.
 type failing struct{ text string }
 
