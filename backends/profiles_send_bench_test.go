@@ -10,6 +10,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/principal"
 	"mcpgateway/internal/wire"
 )
@@ -51,6 +52,9 @@ func BenchmarkCallWithProfile(b *testing.B) {
 			for b.Loop() {
 				began := time.Now()
 				set.ViewFor(who)
+				if n > 0 {
+					_ = set.Permits("demo", contract.BackendRequest{Message: ask, Session: session})
+				}
 				set.SendCall("demo", session, ask, to)
 				if a := <-to; a.Err != nil {
 					b.Fatal(a.Err)
