@@ -215,7 +215,7 @@ func TestCheck_PrintsNeedsLogin(t *testing.T) {
 	p := newProtected(t, oidctest.Options{}, oidctest.ServerOptions{})
 	s := newSetup(t, nil, demo, p.backend("notes"))
 	r := s.run("check")
-	r.expect(t, 1, "1 of 2 backends failed", "it needs a login (nobody has logged in yet): "+
+	r.expect(t, 1, "1 of 2 backends failed", "it needs a login (nobody is logged in): "+
 		"gateway login notes")
 	for _, line := range strings.Split(r.out, "\n") {
 		fields := strings.Fields(line)

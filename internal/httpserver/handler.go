@@ -126,14 +126,14 @@ func (x *httpExchange) findSession() *httpSession {
 
 // reject logs herr and writes it as the response.
 func (x *httpExchange) reject(herr *httpError) {
-	x.srv.rejections.note(x.r, herr)
+	x.srv.rejections.note(x.r, x.from.Principal, herr)
 	herr.write(x.w)
 }
 
 // rejectPosted reports and rejects a request whose message was read. logID is the log id of the
 // session; "" = no session.
 func (x *httpExchange) rejectPosted(p *postedMessage, logID string, herr *httpError) {
-	x.srv.rejections.report(p.m, SessionInfo{ID: logID}, herr.err)
+	x.srv.rejections.report(p.m, SessionInfo{ID: logID, Principal: x.from.Principal}, herr.err)
 	x.reject(herr.forRequest(p))
 }
 
@@ -161,7 +161,7 @@ func (x *httpExchange) serveOAuth(path string) {
 	case !policy.isOpen():
 		text = noOAuthUseToken
 	}
-	x.srv.rejections.note(x.r, newHTTPError(http.StatusNotFound, "%s", text))
+	x.srv.rejections.note(x.r, nil, newHTTPError(http.StatusNotFound, "%s", text))
 	writeJSON(x.w, http.StatusNotFound, wire.Text{wire.Encode(struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unsafe"
+
+	"mcpgateway/internal/wire"
 )
 
 func (tr testRequest) by(token string) testRequest {
@@ -43,6 +45,29 @@ func TestNamedTokens(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A request with the session of another principal is refused. The log and the audit record, see
+// OnRejected, have the name of the sender.
+func TestRejectedRequestHasPrincipal(t *testing.T) {
+	var log logBuffer
+	senders := make(chan string, 1)
+	h := newHarness(t, func(o *Options) {
+		o.Tokens = []StaticToken{{Text: "t-alice", Name: "alice"}, {Text: "t-bob", Name: "bob"}}
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.OnRejected = func(info SessionInfo, _ wire.Message, _ *wire.Error) {
+			senders <- info.Principal.Name()
+		}
+	})
+	key, _ := h.initialize("2025-11-25", bearerHeader("t-alice"))
+	h.wantError(post(key, echoRequest).by("t-bob"), 404, "1", -32001)
+	if sender := <-senders; sender != "bob" {
+		t.Errorf("the sender is %q", sender)
+	}
+	const line = `msg="request rejected" principal=bob`
+	if !strings.Contains(log.String(), line) {
+		t.Errorf("no %q in the log:\n%s", line, log.String())
+	}
 }
 
 // The only token, with a name, is a principal that may use the whole of each limit.

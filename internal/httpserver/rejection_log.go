@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/text"
 	"mcpgateway/internal/wire"
 )
@@ -62,10 +63,10 @@ type repeatCount struct {
 // otherReasons is the key that all reasons after the first maxReasons share in the map counted.
 const otherReasons = ""
 
-// note logs or counts a rejection. It ignores rejections with status 5xx, which result from the
-// state of the gateway: overload and shutdown have log records of their own. A loop is an
-// exception, because it is a configuration error.
-func (l *rejectionLog) note(r *http.Request, herr *httpError) {
+// note logs or counts a rejection. who is the sender; nil = unknown. It ignores rejections with
+// status 5xx, which result from the state of the gateway: overload and shutdown have log records of
+// their own. A loop is an exception, because it is a configuration error.
+func (l *rejectionLog) note(r *http.Request, who *principal.Principal, herr *httpError) {
 	if herr.status >= 500 && herr.status != http.StatusLoopDetected {
 		return
 	}
@@ -83,7 +84,8 @@ func (l *rejectionLog) note(r *http.Request, herr *httpError) {
 	if l.count(herr.err.Message, repeatCount{level, 1, r.RemoteAddr, summary}) {
 		return
 	}
-	l.log.Log(r.Context(), level, "request rejected", "client", r.RemoteAddr, "err", summary)
+	l.log.Log(r.Context(), level, "request rejected",
+		append(who.LogAttrs(), "client", r.RemoteAddr, "err", summary)...)
 }
 
 // count counts a rejection if a rejection for the same reason was logged within repeatPeriod. It

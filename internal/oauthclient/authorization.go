@@ -358,7 +358,7 @@ func (a *Authorization) authorize(ctx context.Context, ch challenge) error {
 	case m.assumed && a.isUnconfigured():
 		return errNotOAuth
 	case !a.ClientCredentials:
-		return a.loginError("nobody has logged in yet")
+		return a.loginError("nobody is logged in")
 	}
 	return a.clientCredentials(ctx, m, a.requestedScopes(m, ch, nil))
 }
