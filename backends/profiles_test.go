@@ -232,8 +232,8 @@ func TestViewsOfProfilesAreBounded(t *testing.T) {
 	})
 }
 
-// A client whose profiles do not permit a tool is not told that the tool is hidden, and the call of
-// a permitted one that is hidden is refused.
+// A client whose profiles do not permit a tool gets no error about the approval of the tool. A call
+// of a permitted tool that is not approved is refused.
 func TestHiddenToolsOfProfiles(t *testing.T) {
 	one := legacyBackends("a")
 	one[0].Tools.Pin = config.PinBlock

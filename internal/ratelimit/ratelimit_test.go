@@ -232,7 +232,7 @@ func TestConcurrentRequestsAndChanges(t *testing.T) {
 }
 
 // A changed limit keeps its level: what was used stays used. A removed limit is no limit, and
-// begins anew when it is added again.
+// begins with a full burst when it is added again.
 func TestChangedLimitKeepsLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, s := range []struct {
