@@ -158,7 +158,11 @@ func (q *queuedCall) loginQuestion(why *oauthclient.LoginError, err error) error
 		b.log.Warn("no page for a login", "err", noPage)
 		return err
 	}
-	if b.login.needed() == nil { // somebody logged in before the page existed
+	// Somebody may have logged in before the page existed. Missing scopes are different: the backend
+	// as a whole then needs no login. A call that has waited for a login waits again, so that it is
+	// not sent without end to a server that refuses every login.
+	if len(why.Scopes) == 0 && q.request.Consents&contract.LoggedIn == 0 &&
+		b.login.needed() == nil {
 		b.login.completePages()
 	}
 	return &contract.QuestionError{Asks: contract.LoggedIn, URL: url, Done: done, Err: why,

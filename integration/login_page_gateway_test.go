@@ -160,6 +160,29 @@ func TestCallAsksForTheLoginAndContinues(t *testing.T) {
 	}
 }
 
+// A call that lacks a scope waits for the login with this scope, although the backend needs no login
+// for other calls. It is not sent again before.
+func TestCallWithMissingScopeWaitsForTheLogin(t *testing.T) {
+	t.Parallel()
+	for _, revision := range []string{legacyRevision, modernRevision} {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			p, server, s := loginSetup(t, oidctest.ServerOptions{Scopes: []string{"mcp:read"},
+				ToolScopes: map[string][]string{"write": {"mcp:write"}}})
+			_, url := s.serveHTTP()
+			var pages atomic.Int32
+			session := connectWithUser(t, revision, &gosdk.StreamableClientTransport{
+				Endpoint: url, HTTPClient: separateConnections()}, &pages)
+			before := len(p.Requests(oidctest.AuthorizationEndpoint))
+			err := callSucceeds(t.Context(), session, "write", map[string]any{"id": "w"})
+			logins := len(p.Requests(oidctest.AuthorizationEndpoint)) - before
+			if n := server.Executions("w"); err != nil || n != 1 || pages.Load() != 1 || logins != 1 {
+				t.Errorf("%v: ran %d times, asked %d times, %d logins", err, n, pages.Load(), logins)
+			}
+		})
+	}
+}
+
 // A call that waits for a login also continues when somebody logs in with the command.
 func TestCallContinuesAfterGatewayLogin(t *testing.T) {
 	t.Parallel()
