@@ -176,8 +176,10 @@ func TestCallWithMissingScopeWaitsForTheLogin(t *testing.T) {
 			before := len(p.Requests(oidctest.AuthorizationEndpoint))
 			err := callSucceeds(t.Context(), session, "write", map[string]any{"id": "w"})
 			logins := len(p.Requests(oidctest.AuthorizationEndpoint)) - before
-			if n := server.Executions("w"); err != nil || n != 1 || pages.Load() != 1 || logins != 1 {
-				t.Errorf("%v: ran %d times, asked %d times, %d logins", err, n, pages.Load(), logins)
+			n := server.Executions("w")
+			if err != nil || n != 1 || pages.Load() != 1 || logins != 1 {
+				t.Errorf("%v: ran %d times, asked %d times, %d logins", err, n, pages.Load(),
+					logins)
 			}
 		})
 	}
