@@ -158,9 +158,9 @@ func (q *queuedCall) loginQuestion(why *oauthclient.LoginError, err error) error
 		b.log.Warn("no page for a login", "err", noPage)
 		return err
 	}
-	// Somebody may have logged in before the page existed. Missing scopes are different: the backend
-	// as a whole then needs no login. A call that has waited for a login waits again, so that it is
-	// not sent without end to a server that refuses every login.
+	// Somebody may have logged in before the page existed. Missing scopes are different: the
+	// backend as a whole then needs no login. A call that has waited for a login waits again, so
+	// that it is not sent without end to a server that refuses every login.
 	if len(why.Scopes) == 0 && q.request.Consents&contract.LoggedIn == 0 &&
 		b.login.needed() == nil {
 		b.login.completePages()

@@ -160,8 +160,8 @@ func TestCallAsksForTheLoginAndContinues(t *testing.T) {
 	}
 }
 
-// A call that lacks a scope waits for the login with this scope, although the backend needs no login
-// for other calls. It is not sent again before.
+// A call that lacks a scope waits for the login with this scope, although the backend needs no
+// login for other calls. It is not sent again before.
 func TestCallWithMissingScopeWaitsForTheLogin(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{legacyRevision, modernRevision} {
