@@ -3,7 +3,6 @@ package resourceserver
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -115,7 +114,9 @@ func (i *introspector) introspect(token string) (*cachedToken, error) {
 	case i.slots <- struct{}{}:
 		defer func() { <-i.slots }()
 	case <-ctx.Done():
-		return nil, i.provider.unavailable(errors.New("too many requests wait for it"), firstRetry)
+		err := errors.New("too many requests wait for it")
+		i.provider.logFailure(err)
+		return nil, i.provider.unavailable(err, firstRetry)
 	}
 	s, err := i.provider.state(ctx)
 	if err != nil {
@@ -153,18 +154,13 @@ func (i *introspector) request(ctx context.Context, endpoint, token string) ([]b
 
 // result returns the result of an introspection.
 func (i *introspector) result(text []byte) (*cachedToken, error) {
-	var response struct {
-		Active bool `json:"active"`
-	}
 	c, err := parseClaims(text)
-	if err == nil {
-		err = json.Unmarshal(text, &response)
-	}
 	switch {
 	case err != nil:
-		return nil, i.provider.unavailable(fmt.Errorf("its introspection response: %w", err),
-			firstRetry)
-	case !response.Active:
+		err = fmt.Errorf("its introspection response: %w", err)
+		i.provider.logFailure(err)
+		return nil, i.provider.unavailable(err, firstRetry)
+	case string(c.all["active"]) != "true": // names of members are case-sensitive
 		return nil, invalid("the access token is not active: it has expired, or was revoked; " +
 			"request a new one")
 	}

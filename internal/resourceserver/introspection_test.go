@@ -92,7 +92,9 @@ func TestIntrospectionChecksClaims(t *testing.T) {
 		`{"active":true,"sub":"a","aud":"x"}`, `{"active":true,"aud":"` + gatewayURL + `"}`,
 		`{"active":true,"sub":"a","aud":"` + gatewayURL + `","iss":"https://evil.example"}`,
 		`{"active":true,"sub":"a","aud":"` + gatewayURL + `","exp":1}`,
-		`{"active":false,"sub":"a","aud":"` + gatewayURL + `"}`, `{}`} {
+		`{"active":false,"sub":"a","aud":"` + gatewayURL + `"}`, `{}`,
+		`{"active":false,"Active":true,"sub":"a","aud":"` + gatewayURL + `"}`,
+		`{"active":"true","sub":"a","aud":"` + gatewayURL + `"}`} {
 		if got, err := v.introspect.result([]byte(text)); err == nil {
 			t.Errorf("%s: %+v", text, got)
 		} else if _, ok := errors.AsType[*InvalidTokenError](err); !ok {

@@ -207,6 +207,9 @@ func (p *provider) read(old *issuerState) (*issuerState, error) {
 		return nil, err
 	}
 	if m.KeysURL == "" { // all tokens are opaque
+		if old != nil {
+			old.keys.replacedBy(nil)
+		}
 		return &issuerState{metadata: *m}, nil
 	}
 	text, err := get(ctx, p.client, m.KeysURL)

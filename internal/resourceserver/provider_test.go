@@ -1,10 +1,14 @@
 package resourceserver
 
 import (
+	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,6 +111,47 @@ func TestServerNeverAnswers(t *testing.T) {
 	}
 	if n := p.Counts()[oidctest.KeysEndpoint]; n != 1 {
 		t.Errorf("%d requests", n)
+	}
+}
+
+// Run ends when ctx is done, also while the authorization server does not answer.
+func TestRunEndsDuringARequest(t *testing.T) {
+	p := oidctest.New(t, oidctest.Options{Audience: []string{gatewayURL}})
+	p.SetFault(oidctest.KeysEndpoint, oidctest.Fault{Hang: true})
+	v := newVerifier(t, Options{Issuer: p.Issuer(), Audience: gatewayURL})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		v.Run(ctx)
+		close(ended)
+	}()
+	for p.Counts()[oidctest.KeysEndpoint] == 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(fetchTimeout / 2):
+		t.Error("Run waits for the request")
+	}
+}
+
+// A key is retired when the metadata name no keys any longer.
+func TestKeysAreRetiredWithTheirURL(t *testing.T) {
+	var noKeys atomic.Bool
+	p, v := newPair(t, oidctest.Options{EditMetadata: func(m map[string]any) {
+		if noKeys.Load() {
+			delete(m, "jwks_uri")
+		}
+	}}, nil)
+	token := p.IssueToken(oidctest.TokenSpec{})
+	wantValid(t, v, token)
+	noKeys.Store(true)
+	if _, err := v.provider.read(v.provider.current); err != nil {
+		t.Fatal(err)
+	}
+	if g, err := v.valid.get(sha256.Sum256([]byte(token)), time.Now()); g != nil || err != nil {
+		t.Errorf("the cached token is still valid, %v", err)
 	}
 }
 

@@ -91,6 +91,7 @@ func New(o Options) *Verifier {
 func (v *Verifier) Run(ctx context.Context) {
 	defer v.provider.client.CloseIdleConnections()
 	defer v.cancel()
+	defer context.AfterFunc(ctx, v.cancel)() // a request in flight must not delay the end
 	v.provider.keepCurrent(ctx)
 }
 
@@ -111,7 +112,7 @@ func (o *Options) resource(profile string) string {
 
 // Verify verifies an access token for a request. profile is the name of the profile in the path of
 // the request; "" = there is none. If the token is not known yet, Verify may wait for the
-// authorization server, at most until ctx is done or fetchTimeout has passed. An error is an
+// authorization server, at most for twice the fetchTimeout. An error is an
 // *[InvalidTokenError], a *[ScopeError], a *[NoProfileError] or an *[UnavailableError]. No error
 // contains a part of the token.
 func (v *Verifier) Verify(ctx context.Context, token, profile string) (VerifiedToken, error) {
