@@ -44,7 +44,7 @@ func (l *Lock) encodeWith(most int) []byte {
 	if len(l.Names) > 0 {
 		b.WriteString("names:\n")
 		for _, name := range slices.Sorted(maps.Keys(l.Names)) {
-			fmt.Fprintf(&b, "  %s: %s\n", yamlKey(name), yamlKey(l.Names[name]))
+			fmt.Fprintf(&b, "%s %s\n", yamlPrefix("  ", name), yamlKey(l.Names[name]))
 		}
 	}
 	if len(l.Backends) > 0 {
@@ -58,7 +58,7 @@ func (l *Lock) encodeWith(most int) []byte {
 		}
 		fmt.Fprintf(&b, "  %s:\n", yamlKey(name))
 		for _, tool := range slices.Sorted(maps.Keys(tools)) {
-			fmt.Fprintf(&b, "    %s:", yamlKey(tool))
+			b.WriteString(yamlPrefix("    ", tool))
 			tools[tool].encodeTo(&b, most)
 		}
 	}
@@ -97,7 +97,7 @@ func (d *Definition) encodeTo(b *bytes.Buffer, most int) {
 		fmt.Fprintf(b, "      %s:\n", hashesKey)
 	}
 	for _, f := range hashed {
-		fmt.Fprintf(b, "        %s: %s%s\n", yamlKey(f.name), hashPrefix,
+		fmt.Fprintf(b, "%s %s%s\n", yamlPrefix("        ", f.name), hashPrefix,
 			hex.EncodeToString(f.sum[:]))
 	}
 }
@@ -134,11 +134,24 @@ func encodeText(text string) string {
 	return b.String()
 }
 
+// maxSimpleKey is the maximum number of bytes of a key before its colon. YAML permits 1024
+// characters; a longer key has to be marked with a question mark.
+const maxSimpleKey = 1000
+
+// yamlPrefix returns an indented key and its colon.
+func yamlPrefix(indent, name string) string {
+	key := yamlKey(name)
+	if len(key) > maxSimpleKey {
+		return indent + "? " + key + "\n" + indent + ":"
+	}
+	return indent + key + ":"
+}
+
 var plainKey = lazy.Regexp(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 // yamlKey returns a name as a key or a value, in quotes if necessary.
 func yamlKey(name string) string {
-	if len(name) <= 200 && plainKey().MatchString(name) {
+	if len(name) <= 200 && plainKey().MatchString(name) && !strings.EqualFold(name, "null") {
 		return name
 	}
 	return yamlString(name)

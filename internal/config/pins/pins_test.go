@@ -89,6 +89,23 @@ backends:
 	requireSame(t, l, text)
 }
 
+// Every name of a tool and of a backend can be read again, so that no name makes the file unusable.
+func TestUnusualNamesAreReadable(t *testing.T) {
+	long := strings.Repeat("\u200b", 340)
+	for _, name := range []string{"null", "Null", "true", "1e3", "0x10", "2027-01-31", "_", "-",
+		"x: y", "? x", "- x", "#x", "'", "\"", "\\", " x ", strings.Repeat("x", 1024), long} {
+		l := lockOf(`{"name":"tool0","` + long + `":1}`)
+		for _, backend := range []string{"null", "true", "1e3", "-"} { // valid names
+			l.Backends[backend] = Tools{name: New([]byte(`{"description":"a\nb","x":1}`)),
+				"other": New([]byte(`{}`))}
+			l.Names[name+backend] = backend
+		}
+		for _, most := range []int{maxStored, 0} {
+			requireSame(t, l, l.encodeWith(most))
+		}
+	}
+}
+
 // requireSame checks that a text has the content of a lock.
 func requireSame(t *testing.T, want *Lock, text []byte) {
 	t.Helper()
