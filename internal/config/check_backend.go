@@ -264,6 +264,7 @@ func (c *checker) oauth(b *Backend, at string) {
 		oneOf(c, at+".grant", o.Grant, GrantAuthorizationCode, GrantClientCredentials)
 	}
 	switch {
+	case c.reported[at+".client_id"] || c.reported[at+".client_secret"]:
 	case o.Grant == GrantClientCredentials && (o.ClientID == "" || o.ClientSecret == ""):
 		c.fail(at+".grant", "client_credentials requires client_id and client_secret", "")
 	case o.ClientSecret != "" && o.ClientID == "":

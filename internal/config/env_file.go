@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,8 +15,10 @@ import (
 
 const (
 	maxEnvFile = 1 << 20 // bytes of an env_file
-	// maxNumberedLines is the number of lines of an env_file up to which an error names a line.
+	// maxNumberedLines and maxNumberedText are the numbers of lines and bytes of an env_file up to
+	// which an error names a line: the search takes time for each line and each byte.
 	maxNumberedLines = 1000
+	maxNumberedText  = 64 << 10
 )
 
 // envFile is the content of a file with variables, or the reason why it cannot be used.
@@ -34,7 +37,11 @@ func (r *sourceReader) envFile(written string) envFile {
 		return f
 	}
 	data, err := readNamed(path, readTime, maxEnvFile)
-	r.addInput(path, data, err)
+	digest := fileDigest(sha256.Sum256(data))
+	if err != nil {
+		digest, _ = digestOf(path)
+	}
+	r.addInput(path, digest)
 	var f envFile
 	if err != nil {
 		f.err = errors.New(path + ": " + systemMessage(err))
@@ -81,7 +88,7 @@ func readVariables(data []byte) (all map[string]string, ok bool) {
 // unknown. It is the line after the longest beginning of the file that can be parsed.
 func wrongLine(data []byte) string {
 	lines := slices.Collect(bytes.Lines(data))
-	if len(lines) > maxNumberedLines {
+	if len(lines) > maxNumberedLines || len(data) > maxNumberedText {
 		return ""
 	}
 	last, size := 0, 0

@@ -29,7 +29,8 @@ func TestEnvFileErrors(t *testing.T) {
 		"hunter2-hunter2=1":                   "is not",
 		"a.hunter2=1":                         ":1: is not a line of the form NAME=value",
 		"A=a\x00hunter2":                      ": the value of A contains a NUL character",
-		strings.Repeat("A=1\n", maxNumberedLines) + "hunter2": ": is not a line of the form NAME=value",
+		strings.Repeat("A=1\n", maxNumberedLines) + "hunter2":     ": is not a line of the form NAME=value",
+		"A=" + strings.Repeat("1", maxNumberedText) + "\nhunter2": ": is not a line of the form NAME=value",
 	} {
 		all, err := parseEnvFile([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) ||

@@ -53,14 +53,18 @@ type sourceReader struct {
 
 // sourceValue is the value of a reference, or the reason why it has none.
 type sourceValue struct {
-	value string
-	err   error
+	value  string
+	err    error
+	digest fileDigest // of the content of a file
 }
+
+// A fileDigest is the digest of the content of a file; zero = the file cannot be read.
+type fileDigest [sha256.Size]byte
 
 // inputFile is a file that a configuration refers to.
 type inputFile struct {
-	path   string            // absolute
-	digest [sha256.Size]byte // of the content; zero = the file could not be read
+	path   string // absolute
+	digest fileDigest
 }
 
 func newSourceReader(path string, opts Options) *sourceReader {
@@ -125,7 +129,7 @@ func (r *sourceReader) resolve() bool {
 		r.values[s.Key()] = results[i]
 		if s.Kind == expand.File {
 			path, _ := r.path(s.Words[0])
-			r.addInput(path, []byte(results[i].value), results[i].err)
+			r.addInput(path, results[i].digest)
 		}
 	}
 	r.maskErrors()
@@ -137,7 +141,7 @@ func (r *sourceReader) resolve() bool {
 func (r *sourceReader) read(s expand.ValueSource) (v sourceValue) {
 	switch s.Kind {
 	case expand.File:
-		v.value, v.err = r.readFile(s.Words[0])
+		v.value, v.digest, v.err = r.readFile(s.Words[0])
 	case expand.Keyring:
 		v.value, v.err = r.access.Keyring(s.Words[0])
 	default:
@@ -147,28 +151,31 @@ func (r *sourceReader) read(s expand.ValueSource) (v sourceValue) {
 	case v.err != nil:
 		v.value = ""
 	case len(v.value) > maxSourceValue:
-		v = sourceValue{err: errors.New("the value is longer than 64 KiB")}
+		v.value, v.err = "", errors.New("the value is longer than 64 KiB")
 	case strings.ContainsRune(v.value, 0):
-		v = sourceValue{err: errors.New("the value contains a NUL character")}
+		v.value, v.err = "", errors.New("the value contains a NUL character")
 	}
 	return v
 }
 
-// readFile returns the content of a file, without one newline at its end.
-func (r *sourceReader) readFile(written string) (string, error) {
+// readFile returns the content of a file, without one newline at its end, and the digest of the
+// whole content.
+func (r *sourceReader) readFile(written string) (value string, digest fileDigest, err error) {
 	path, err := r.path(written)
 	if err != nil {
-		return "", err
+		return "", digest, err
 	}
 	data, err := readNamed(path, readTime, maxSourceValue+len("\r\n"))
 	if err != nil {
-		return "", errors.New(r.explain(written, path, err))
+		digest, _ = digestOf(path) // the file may be too long for a value
+		return "", digest, errors.New(r.explain(written, path, err))
 	}
+	digest = sha256.Sum256(data)
 	text, cut := strings.CutSuffix(string(data), "\n")
 	if cut {
 		text = strings.TrimSuffix(text, "\r")
 	}
-	return text, nil
+	return text, digest, nil
 }
 
 // explain describes why a file could not be read. It names the path if the file does not have an
@@ -194,27 +201,31 @@ func (r *sourceReader) path(written string) (string, error) {
 }
 
 // addInput records a file that was read.
-func (r *sourceReader) addInput(path string, data []byte, err error) {
+func (r *sourceReader) addInput(path string, digest fileDigest) {
 	same := func(f inputFile) bool { return f.path == path }
 	if path == "" || slices.ContainsFunc(r.inputs, same) {
 		return
 	}
-	f := inputFile{path: path}
-	if err == nil {
-		f.digest = sha256.Sum256(data)
-	}
-	r.inputs = append(r.inputs, f)
+	r.inputs = append(r.inputs, inputFile{path, digest})
 }
 
 // isUnchanged reports whether the file would be read with the same result. A file that is not
 // regular counts as unchanged, because a pipe can be read only once.
 func (f inputFile) isUnchanged() bool {
-	data, err := ReadFile(f.path)
+	digest, isRegular := digestOf(f.path)
+	return !isRegular || digest == f.digest
+}
+
+// digestOf returns the digest of a file. isRegular is false if the file is a pipe or the like.
+func digestOf(path string) (digest fileDigest, isRegular bool) {
+	data, err := ReadFile(path)
 	if _, isPipe := errors.AsType[notRegularError](err); isPipe {
-		return true
+		return digest, false
 	}
-	return (err == nil) == (f.digest != [sha256.Size]byte{}) &&
-		(err != nil || f.digest == sha256.Sum256(data))
+	if err == nil {
+		digest = sha256.Sum256(data)
+	}
+	return digest, true
 }
 
 // maskErrors replaces the values that were read, and texts that look like secrets, in the errors of

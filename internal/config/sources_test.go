@@ -464,10 +464,10 @@ func TestMaxSources(t *testing.T) {
 
 // Files and Unchanged consider the files of ${file:…} and env_file, also missing ones.
 func TestUnchangedComparesFiles(t *testing.T) {
-	dir := writeFiles(t, map[string]string{"x.env": "A=1", "token": "one", "g.yaml": `
+	dir := writeFiles(t, map[string]string{"x.env": "A=1", "token": "one\n", "nul": "a\x00\n", "g.yaml": `
 env_file: x.env
 backends:
-- {name: a, command: x, env: {T: "${file:token}", U: "${file:missing}"}, env_file: x.env}`})
+- {name: a, command: x, env: {T: "${file:token}", U: "${file:missing}", V: "${file:nul}"}, env_file: x.env}`})
 	o := Options{Path: filepath.Join(dir, "g.yaml"), Env: lookup(nil),
 		Sources: (&testSources{}).access()}
 	for _, step := range []func() error{
@@ -481,7 +481,7 @@ backends:
 			t.Fatal(err)
 		}
 		var want []string
-		for _, name := range []string{"missing", "token", "x.env"} {
+		for _, name := range []string{"missing", "nul", "token", "x.env"} {
 			want = append(want, filepath.Join(dir, name))
 		}
 		if got := slices.Sorted(slices.Values(l.Files())); !slices.Equal(got, want) {

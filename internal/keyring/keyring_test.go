@@ -29,7 +29,7 @@ func TestCheckName(t *testing.T) {
 }
 
 func TestCheckSecretName(t *testing.T) {
-	for _, name := range []string{"a", "GITHUB_TOKEN", "team/github.com-1",
+	for _, name := range []string{"a", "GITHUB_TOKEN", "_1PW_TOKEN", "team/github.com-1",
 		strings.Repeat("x", MaxSecretName)} {
 		if err := CheckSecretName(name); err != nil {
 			t.Errorf("%q: %v", name, err)

@@ -42,7 +42,8 @@ func NewSecrets(k *Keyring, lock string, wait time.Duration) *Secrets {
 
 // CheckSecretName returns an error if name cannot be the name of a secret.
 func CheckSecretName(name string) error {
-	valid := name != "" && len(name) <= MaxSecretName && isLetterOrDigit(name[0])
+	valid := name != "" && len(name) <= MaxSecretName &&
+		(isLetterOrDigit(name[0]) || name[0] == '_')
 	for i := range len(name) {
 		valid = valid && (isLetterOrDigit(name[i]) || strings.IndexByte("._/-", name[i]) >= 0)
 	}
@@ -50,7 +51,7 @@ func CheckSecretName(name string) error {
 		return nil
 	}
 	return fmt.Errorf("the name of a secret has 1 to %d letters, digits and . _ / -, and begins "+
-		"with a letter or a digit", MaxSecretName)
+		"with a letter, a digit or _", MaxSecretName)
 }
 
 func isLetterOrDigit(c byte) bool {
@@ -81,7 +82,8 @@ func (s *Secrets) Set(name, value string) error {
 	}
 	if i, found := slices.BinarySearch(names, name); !found {
 		if len(names) >= MaxSecrets {
-			return fmt.Errorf("the keyring has %d secrets, which is the maximum", MaxSecrets)
+			return fmt.Errorf("the keyring has %d secrets, which is the maximum; gateway secret rm NAME "+
+				"removes one", MaxSecrets)
 		}
 		if err := s.setNames(slices.Insert(names, i, name)); err != nil {
 			return err

@@ -134,14 +134,14 @@ func encodeText(text string) string {
 	return b.String()
 }
 
-// maxSimpleKey is the maximum number of bytes of a key before its colon. YAML permits 1024
+// simpleKeyLength is the maximum number of bytes of a key before its colon. YAML permits 1024
 // characters; a longer key has to be marked with a question mark.
-const maxSimpleKey = 1000
+const simpleKeyLength = 1000
 
 // yamlPrefix returns an indented key and its colon.
 func yamlPrefix(indent, name string) string {
 	key := yamlKey(name)
-	if len(key) > maxSimpleKey {
+	if len(key) > simpleKeyLength {
 		return indent + "? " + key + "\n" + indent + ":"
 	}
 	return indent + key + ":"
