@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -293,6 +294,17 @@ func (a *app) close() {
 	}
 }
 
+// loginSecrets are the secrets of logins in the keyring.
+type loginSecrets struct{ *keyring.Keyring }
+
+// Delete implements oauthclient.SecretStore.
+func (l loginSecrets) Delete(name string) error {
+	if err := l.Keyring.Delete(name); !errors.Is(err, keyring.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
 // keyringTimeout bounds the wait for the keyring, which may ask the user for a password.
 const keyringTimeout = 10 * time.Second
 
@@ -302,5 +314,6 @@ func openLogins(stateDir string) *oauthclient.Store {
 	if stateDir == "" {
 		return oauthclient.NewStore("", nil)
 	}
-	return oauthclient.NewStore(filepath.Join(stateDir, "logins"), keyring.New(keyringTimeout))
+	return oauthclient.NewStore(filepath.Join(stateDir, "logins"),
+		loginSecrets{keyring.New(keyringTimeout)})
 }

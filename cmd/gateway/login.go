@@ -262,18 +262,14 @@ func (w *loginWait) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // finish completes the login, unless the redirect belongs to another login.
 func (w *loginWait) finish(ctx context.Context, redirect url.Values) error {
 	err := w.login.Finish(context.WithoutCancel(ctx), redirect)
-	if isNoRedirect(err) {
+	if isNoRedirect(err) || errors.Is(err, oauthclient.ErrFinished) {
 		return err
 	}
-	select {
-	case w.done <- err:
-	default: // it was completed before
-	}
+	w.done <- err // capacity 1: only one call gets here
 	return err
 }
 
-// isNoRedirect reports whether err is the error of what is not the redirect of this login, so that
-// the login continues.
+// isNoRedirect reports whether err is ErrOtherLogin or ErrNoRedirect: then the login continues.
 func isNoRedirect(err error) bool {
 	return errors.Is(err, oauthclient.ErrOtherLogin) || errors.Is(err, oauthclient.ErrNoRedirect)
 }

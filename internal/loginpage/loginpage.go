@@ -30,7 +30,8 @@ func write(w http.ResponseWriter, status int, title, body string) {
 		"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; "+
 			"base-uri 'none'")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Referrer-Policy", "no-referrer")
+	// with no-referrer, browsers send a form with Origin: null
+	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	title = html.EscapeString(title)

@@ -213,6 +213,16 @@ func cookieName(id string) string {
 	return "gateway_login_" + hex.EncodeToString(sum[:6])
 }
 
+// cookiePath returns the path of the cookies of pages under the URL base, whose path a proxy may
+// remove.
+func cookiePath(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return StartPath
+	}
+	return u.Path + StartPath
+}
+
 // begin begins the login of a page, and leads the browser to the authorization server. If a login
 // of the page is in progress, only the same browser may begin another one.
 func (p *StartPages) begin(w http.ResponseWriter, r *http.Request, id string) {
@@ -242,20 +252,25 @@ func (p *StartPages) begin(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	cookie := rand.Text()
 	p.mu.Lock()
-	if one.login != nil {
-		delete(p.state, one.login.State())
-	}
 	isOpen := p.byID[id] == one
-	if isOpen {
+	isTaken := one.login != nil && !one.hasCookieLocked(r) // by another browser meanwhile
+	if isOpen && !isTaken {
+		if one.login != nil {
+			delete(p.state, one.login.State())
+		}
 		one.login, one.cookie = login, cookie
 		p.state[login.State()] = one
 	}
 	p.mu.Unlock()
-	if !isOpen {
+	switch {
+	case !isOpen:
 		writeExpired(w)
 		return
+	case isTaken:
+		Write(w, http.StatusForbidden, "The login was not begun", errOtherBrowser.Error())
+		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName(one.id), Value: cookie, Path: StartPath,
+	http.SetCookie(w, &http.Cookie{Name: cookieName(one.id), Value: cookie, Path: cookiePath(base),
 		MaxAge: int(pageTTL.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: strings.HasPrefix(base, "https:")})
 	// Not a redirect: the page's policy for forms would apply to its target.

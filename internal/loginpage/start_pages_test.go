@@ -44,7 +44,7 @@ func (b *browser) send(method, address string, header ...string) *http.Response 
 			func(old *http.Cookie) bool { return old.Name == c.Name }), c)
 	}
 	for name, want := range map[string]string{"Cache-Control": "no-store",
-		"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"} {
+		"Referrer-Policy": "same-origin", "X-Content-Type-Options": "nosniff"} {
 		if got := resp.Header.Get(name); got != want {
 			b.t.Errorf("%s %s: %s is %q", method, address, name, got)
 		}
@@ -302,5 +302,16 @@ func TestNoAddressForPages(t *testing.T) {
 	p := NewStartPages(func(int) (string, error) { return "", errNone }, nil)
 	if _, _, err := p.Open(LoginRequest{}); err != errNone {
 		t.Error(err)
+	}
+}
+
+// A proxy may serve the pages under a path that it removes: the cookie has this path, because the
+// browser sends it only with requests for its path.
+func TestCookieHasThePathOfThePublicURL(t *testing.T) {
+	for base, want := range map[string]string{"http://127.0.0.1:1": StartPath,
+		"https://gw.example/team/mcp": "/team/mcp" + StartPath} {
+		if got := cookiePath(base); got != want {
+			t.Errorf("%s: %s, want %s", base, got, want)
+		}
 	}
 }

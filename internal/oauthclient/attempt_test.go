@@ -324,3 +324,41 @@ func TestTokensThatExpireAtOnceAreUsed(t *testing.T) {
 		}
 	})
 }
+
+// Metadata that are not available for a moment do not mean another authorization server: the login
+// is refreshed.
+func TestMissingMetadataAreNotAnotherServer(t *testing.T) {
+	w := newWorld()
+	c := w.client(t, Options{})
+	w.logIn(t, c)
+	old := token(t, c)
+	delete(w.documents, "https://mcp.example"+pathPRM)
+	delete(w.documents, issuerURL+oauthMeta)
+	if again, err := w.refused(c, old, http.StatusUnauthorized); !again || err != nil {
+		t.Fatalf("%v, %v", again, err)
+	}
+	if token(t, c) == old {
+		t.Error("the token is the old one")
+	}
+}
+
+// A stored grant that changes without a new token, for example when the demanded scopes are noted,
+// is not a login.
+func TestOnlyANewTokenIsALogin(t *testing.T) {
+	w := newWorld()
+	c := w.client(t, Options{})
+	w.logIn(t, c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.needs = c.loginError("of a test")
+	noted := *c.grant
+	noted.Wanted = []string{"more"}
+	if c.setLocked(&noted, c.version); c.needs == nil {
+		t.Error("the login counts as done")
+	}
+	next := noted
+	next.Secrets.Access = "another-token"
+	if c.setLocked(&next, c.version); c.needs != nil {
+		t.Error("a new token does not count as a login")
+	}
+}

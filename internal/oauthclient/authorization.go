@@ -169,11 +169,11 @@ func (a *Authorization) setLocked(g *Grant, v version) {
 	}
 	if a.grant.access() != g.access() {
 		a.generation++
+		if g.access() != "" {
+			a.needs = nil
+		}
 	}
 	a.grant, a.version = g, v
-	if g.access() != "" {
-		a.needs = nil
-	}
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
@@ -341,7 +341,7 @@ func (a *Authorization) reauthorize(ctx context.Context, token string, ch challe
 		a.Log.Debug("authorization server not checked before the refresh", "err", err)
 	case a.ClientCredentials:
 		return a.clientCredentials(ctx, m, a.requestedScopes(m, ch, g))
-	case m.server.Issuer != g.Issuer:
+	case m.server.Issuer != g.Issuer && !m.assumed: // assumed: they may be unavailable briefly
 		return a.loginError("the server has changed its authorization server to " +
 			shown(m.server.Issuer))
 	}

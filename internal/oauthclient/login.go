@@ -236,9 +236,9 @@ func registrationError(err error) error {
 }
 
 // Finish completes the login with the parameters of the redirect. It checks state and iss (RFC
-// 9207), exchanges the code for tokens, and stores them. It can be called once, except that what is
-// not the redirect of this login leaves the Login as it is: the error is then ErrOtherLogin or
-// ErrNoRedirect.
+// 9207), exchanges the code for tokens, and stores them. Parameters of another
+// redirect do not change the Login: the error is then ErrOtherLogin or ErrNoRedirect. Further calls
+// with the parameters of this login return ErrFinished.
 func (l *Login) Finish(ctx context.Context, redirect url.Values) error {
 	if subtle.ConstantTimeCompare([]byte(redirect.Get("state")), []byte(l.state)) != 1 {
 		return ErrOtherLogin
@@ -248,7 +248,7 @@ func (l *Login) Finish(ctx context.Context, redirect url.Values) error {
 		return ErrNoRedirect
 	}
 	if l.finished.Swap(true) {
-		return errors.New("this login was completed before; begin another one")
+		return ErrFinished
 	}
 	c, server := l.client, &l.meta.server
 	iss := redirect.Get("iss")
@@ -288,6 +288,8 @@ var (
 	// ErrNoRedirect is the error of Finish for parameters that have neither a code nor an error,
 	// such as those of the login page.
 	ErrNoRedirect = errors.New("this is not the redirect: it has no code")
+	// ErrFinished is the error of a further call of Finish with the redirect of the login.
+	ErrFinished = errors.New("this login was completed before; begin another one")
 )
 
 // AwaitLogin waits until NeedsLogin returns nil, because this process or another one has logged in.

@@ -22,7 +22,7 @@ import (
 type SecretStore interface {
 	Get(name string) (string, error)
 	Set(name, value string) error
-	Delete(name string) error
+	Delete(name string) error // succeeds if there is no secret of this name
 }
 
 // A Store keeps the grants of all backends: each in a file of its own, which only the owner can
@@ -90,7 +90,8 @@ func (s *Store) load(key string) (*Grant, error) {
 	case stored.Secrets != nil:
 		stored.Grant.Secrets = *stored.Secrets
 	case s.keyring == nil:
-		return nil, errors.New("the tokens are in the keyring of the system, which is not available")
+		return nil, errors.New("the tokens are in the keyring of the system, which is not available; " +
+			"unlock it, or log in again")
 	default:
 		secret, err := s.keyring.Get(keyringName(key))
 		if err == nil {
@@ -130,7 +131,15 @@ func (s *Store) save(key string, g *Grant) error {
 	return nil
 }
 
-// remove deletes a grant. It succeeds if there is none.
+// isInKeyring reports whether the secrets of a grant are in the keyring.
+func (s *Store) isInKeyring(key string) bool {
+	var stored storedGrant
+	text, err := os.ReadFile(s.path(key))
+	return err == nil && json.Unmarshal(text, &stored) == nil && stored.InKeyring
+}
+
+// remove deletes a grant. It succeeds if there is none. If the secrets cannot be deleted from the
+// keyring, it deletes nothing, so that it can be repeated.
 func (s *Store) remove(key string) error {
 	if s.dir == "" {
 		s.mu.Lock()
@@ -138,10 +147,13 @@ func (s *Store) remove(key string) error {
 		delete(s.memory, key)
 		return nil
 	}
-	err := os.Remove(s.path(key))
 	if s.keyring != nil {
-		_ = s.keyring.Delete(keyringName(key))
+		err := s.keyring.Delete(keyringName(key))
+		if err != nil && s.isInKeyring(key) {
+			return fmt.Errorf("delete the tokens from the keyring: %w", err)
+		}
 	}
+	err := os.Remove(s.path(key))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("delete the stored login: %w", err)
 	}

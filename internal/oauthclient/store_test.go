@@ -42,6 +42,9 @@ func (k *testKeyring) Set(name, value string) error {
 func (k *testKeyring) Delete(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.fails {
+		return errNoKeyring
+	}
 	delete(k.values, name)
 	return nil
 }
@@ -168,5 +171,29 @@ func TestDirectoryThatCannotBeWritten(t *testing.T) {
 	}
 	if _, err := s.lock(t.Context(), "x"); err == nil {
 		t.Error("locked")
+	}
+}
+
+// A grant whose secrets cannot be deleted from the keyring is kept, so that the logout can be
+// repeated. A keyring that does not work is no obstacle for a grant with its secrets in the file.
+func TestRemoveNeedsTheKeyring(t *testing.T) {
+	k := &testKeyring{values: make(map[string]string)}
+	s := NewStore(t.TempDir(), k)
+	if err := s.save("x", testGrant); err != nil {
+		t.Fatal(err)
+	}
+	k.fails = true
+	if err := s.remove("x"); err == nil || s.version("x") == (version{}) {
+		t.Errorf("removed without the keyring: %v", err)
+	}
+	if err := s.save("y", testGrant); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.remove("y"); err != nil {
+		t.Errorf("secrets in the file: %v", err)
+	}
+	k.fails = false
+	if err := s.remove("x"); err != nil || len(k.values) > 0 || s.version("x") != (version{}) {
+		t.Errorf("repeated: %v, left %v", err, k.values)
 	}
 }

@@ -44,6 +44,9 @@ func (a *Authorization) refresh(ctx context.Context, old string) error {
 		}
 		return a.forgetTokens(g, code)
 	case "invalid_grant", "unauthorized_client":
+		if a.ClientCredentials { // nobody can log in
+			break
+		}
 		return a.forgetTokens(g, code)
 	}
 	if err != nil {
