@@ -53,6 +53,7 @@ type sender struct {
 	*principal.Principal                          // nil without authentication
 	verifier             *resourceserver.Verifier // has accepted the access token; nil = none
 	expires              time.Time                // expiry of the access token; zero = none
+	profile              string                   // in the path; "" = none
 }
 
 // accessPolicy contains the tokens, origins and hosts in force. It is immutable; see
@@ -90,6 +91,8 @@ func (r *accessPolicy) isOpen() bool { return len(r.tokens) == 0 && r.oauth == n
 // includes reports whether requests of from are still allowed.
 func (r *accessPolicy) includes(from sender) bool {
 	switch {
+	case !r.hasProfile(from.profile):
+		return false
 	case from.Principal == nil:
 		return r.isOpen()
 	case from.verifier != nil:

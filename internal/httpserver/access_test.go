@@ -99,6 +99,19 @@ func TestUpdateAccessFirstTokens(t *testing.T) {
 	})
 }
 
+// A request that was checked just before the removal of the profile in its path opens no session.
+func TestRemovedProfileOpensNothing(t *testing.T) {
+	h := newHarness(t, func(o *Options) {
+		o.Tokens, o.Profiles = bearerTokens("alpha", "beta"), []string{"reader"}
+	})
+	from := sender{Principal: h.server.access.policy.Load().tokens[0].principal, profile: "reader"}
+	h.server.UpdateAccess(AccessRules{Tokens: bearerTokens("alpha", "beta")})
+	herr := h.server.sessions.open(newSession(&httpExchange{srv: h.server, from: from}, false))
+	if herr == nil || herr.status != 404 {
+		t.Errorf("open: %+v", herr)
+	}
+}
+
 // A request that was authenticated just before the removal of its token opens no session or
 // exchange.
 func TestRemovedTokenOpensNothing(t *testing.T) {

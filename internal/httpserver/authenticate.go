@@ -66,7 +66,7 @@ func verifyAccessToken(v *resourceserver.Verifier, r *http.Request, token, profi
 	sender, *httpError) {
 	verified, err := v.Verify(r.Context(), token, profile)
 	if err == nil {
-		return sender{verified.Principal, v, verified.Expires}, nil
+		return sender{Principal: verified.Principal, verifier: v, expires: verified.Expires}, nil
 	}
 	if unavailable, ok := errors.AsType[*resourceserver.UnavailableError](err); ok {
 		seconds := int((unavailable.RetryAfter + time.Second - 1) / time.Second)
@@ -102,7 +102,7 @@ func bearerToken(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// expiredToken is the error for a request with a token whose time is over.
+// expiredToken is the error for a request with a token that has expired.
 func expiredToken(c *credential) *httpError {
 	which := ""
 	if c.name != "" {
@@ -111,6 +111,12 @@ func expiredToken(c *credential) *httpError {
 	return newHTTPError(http.StatusUnauthorized,
 		"Unauthorized: the token%s expired at %s; ask the operator of the gateway for a new one",
 		which, c.expires.UTC().Format(time.RFC3339))
+}
+
+// unknownProfile is the error for a request at the path of a profile that does not exist.
+func unknownProfile() *httpError {
+	return newHTTPError(http.StatusNotFound, "Not found: there is no profile of this name in the "+
+		"configuration; check the path, or add the profile")
 }
 
 // invalidToken is the error for a request whose token is invalid or was removed after the check.

@@ -193,7 +193,7 @@ func TestClosedBeforeDelivery_NotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
-		s := h.server.sessions.find(key, sender{}, "", false)
+		s := h.server.sessions.find(key, sender{}, false)
 		r, w := h.newRequest(post(key, requestJSON("1", "echo", "{}"))), httptest.NewRecorder()
 		x := &httpExchange{srv: h.server, w: w, r: r}
 		p, _ := x.readPost(s, true)
@@ -214,7 +214,7 @@ func TestCancellationBeforeRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		key, _ := h.initialize("2025-11-25", nil)
-		s := h.server.sessions.find(key, sender{}, "", false)
+		s := h.server.sessions.find(key, sender{}, false)
 		r, w := h.newRequest(post(key, requestJSON("1", "echo", "{}"))), httptest.NewRecorder()
 		x := &httpExchange{srv: h.server, w: w, r: r}
 		p, _ := x.readPost(s, true)

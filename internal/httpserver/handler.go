@@ -14,11 +14,10 @@ import (
 
 // An httpExchange is one HTTP request and its response.
 type httpExchange struct {
-	srv     *Server
-	w       http.ResponseWriter
-	r       *http.Request
-	from    sender // of an authenticated request
-	profile string // name of the profile in the path; "" = none
+	srv  *Server
+	w    http.ResponseWriter
+	r    *http.Request
+	from sender // of an authenticated request
 }
 
 // ServeHTTP implements http.Handler.
@@ -65,19 +64,21 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	endpoint, profile, _ := strings.Cut(path[1:], "/")
 	if endpoint == "mcp" || endpoint == "sse" {
-		path, x.profile = "/"+endpoint, profile
-	}
-	if endpoint != "mcp" { // only the endpoint /mcp/PROFILE is a resource of its own
+		path = "/" + endpoint
+	} else {
 		profile = ""
 	}
+	resource := "" // only the endpoint /mcp/PROFILE is a resource of its own
+	if endpoint == "mcp" {
+		resource = profile
+	}
 	var herr *httpError
-	if x.from, herr = srv.access.authenticate(r, profile); herr != nil {
+	if x.from, herr = srv.access.authenticate(r, resource); herr != nil {
 		x.reject(herr)
 		return
 	}
-	if !srv.access.policy.Load().hasProfile(x.profile) {
-		x.reject(newHTTPError(http.StatusNotFound,
-			"Not found: there is no profile of this name in the configuration"))
+	if x.from.profile = profile; !srv.access.policy.Load().hasProfile(profile) {
+		x.reject(unknownProfile())
 		return
 	}
 	switch path {
@@ -121,7 +122,7 @@ func (x *httpExchange) serveMCP() {
 
 // findSession returns the session in the header Mcp-Session-Id; nil = unknown.
 func (x *httpExchange) findSession() *httpSession {
-	return x.srv.sessions.find(x.r.Header.Get(protocol.HeaderSessionID), x.from, x.profile, false)
+	return x.srv.sessions.find(x.r.Header.Get(protocol.HeaderSessionID), x.from, false)
 }
 
 // reject logs herr and writes it as the response.

@@ -31,8 +31,10 @@ func (l *openLimit) acquire(from sender) *httpError {
 	switch {
 	case l.closing:
 		return shuttingDown()
+	case !policy.hasProfile(from.profile):
+		return unknownProfile()
 	case !policy.includes(from):
-		return invalidToken()
+		return policy.withChallenge(invalidToken(), true, from.profile)
 	}
 	share := policy.share(l.max)
 	switch l.counter.Acquire(from.Key(), l.max, share) {

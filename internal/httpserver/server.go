@@ -221,13 +221,13 @@ func (srv *Server) closeExcluded(message string) {
 	// The tables check the policy under their locks: what they accept from now on is allowed.
 	policy, closed := srv.access.policy.Load(), 0
 	for _, s := range srv.sessions.all() {
-		if !policy.includes(s.from) || !policy.hasProfile(s.profile) {
+		if !policy.includes(s.from) {
 			_ = s.Close()
 			closed++
 		}
 	}
 	for _, e := range srv.stateless.all() {
-		if !policy.includes(e.from) || !policy.hasProfile(e.profile) {
+		if !policy.includes(e.from) {
 			_ = e.Close()
 			closed++
 		}

@@ -19,11 +19,10 @@ import (
 // client on one of its streams; messages that the client posts go to its handler. An idle session
 // has no goroutine.
 type httpSession struct {
-	server  *Server
-	key     string // Mcp-Session-Id, secret
-	logID   string // id in logs
-	from    sender // of the initialize request
-	profile string // name of the profile in the path; "" = none
+	server *Server
+	key    string // Mcp-Session-Id, secret
+	logID  string // id in logs
+	from   sender // of the initialize request
 
 	deliverMu sync.Mutex     // held while handler receives a message
 	handler   SessionHandler // guarded by deliverMu
@@ -44,7 +43,7 @@ type sessionEnd struct{ reason error } // argument of SessionHandler.Closed
 // newSession returns a session of the client of x that is not registered. httpSSE is the transport.
 func newSession(x *httpExchange, httpSSE bool) *httpSession {
 	s := &httpSession{
-		server: x.srv, from: x.from, profile: x.profile, streams: newStreamSet(httpSSE),
+		server: x.srv, from: x.from, streams: newStreamSet(httpSSE),
 		activity: sessionActivity{lastActive: time.Now(), authorizedUntil: x.from.expires},
 	}
 	s.key, s.logID = newSessionKey()
@@ -54,7 +53,7 @@ func newSession(x *httpExchange, httpSSE bool) *httpSession {
 }
 
 func (s *httpSession) info() SessionInfo {
-	return sessionInfo(s.logID, s.from.Principal, s.profile)
+	return sessionInfo(s.logID, s.from.Principal, s.from.profile)
 }
 
 // logger returns the logger of the session. It is created on demand, because most sessions log

@@ -51,11 +51,9 @@ func (t *sessionTable) register(s *httpSession) *httpError {
 
 // find returns the session with this key; nil if the key is unknown, or belongs to a session of
 // another principal, path or transport.
-func (t *sessionTable) find(
-	key string, from sender, profile string, httpSSE bool,
-) *httpSession {
+func (t *sessionTable) find(key string, from sender, httpSSE bool) *httpSession {
 	s := t.sessionOf(key, from)
-	if s == nil || s.profile != profile || s.isHTTPSSE() != httpSSE {
+	if s == nil || s.from.profile != from.profile || s.isHTTPSSE() != httpSSE {
 		return nil
 	}
 	s.renew(from)

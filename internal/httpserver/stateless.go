@@ -189,7 +189,7 @@ func (t *statelessTable) validate(x *httpExchange, m wire.Message) *httpError {
 	if t.opts.ValidateHeaders == nil {
 		return nil
 	}
-	who := sessionInfo("", x.from.Principal, x.profile).Principal
+	who := sessionInfo("", x.from.Principal, x.from.profile).Principal
 	if rpcErr := t.opts.ValidateHeaders(who, m, x.r.Header.Values); rpcErr != nil {
 		return &httpError{status: statusForCode(rpcErr.Code), err: rpcErr}
 	}

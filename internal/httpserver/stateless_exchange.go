@@ -22,7 +22,6 @@ import (
 type statelessExchange struct {
 	server   *Server
 	from     sender
-	profile  string // name of the profile in the path; "" = none
 	logID    string // id in logs
 	request  wire.Message
 	jsonOnly bool // the client does not accept events
@@ -50,7 +49,7 @@ const (
 
 func newStatelessExchange(x *httpExchange, p *postedMessage) *statelessExchange {
 	e := &statelessExchange{
-		server: x.srv, logID: newLogID(), from: x.from, profile: x.profile,
+		server: x.srv, logID: newLogID(), from: x.from,
 		request:  p.m,
 		jsonOnly: p.accept == acceptJSON, status: http.StatusOK, writer: newStreamWriter(x.w),
 	}
@@ -97,7 +96,7 @@ func (e *statelessExchange) call() {
 }
 
 func (e *statelessExchange) info() SessionInfo {
-	return sessionInfo(e.logID, e.from.Principal, e.profile)
+	return sessionInfo(e.logID, e.from.Principal, e.from.profile)
 }
 
 // errNoServerRequests is the error of Write for a request or batch, which clients without a session

@@ -100,7 +100,7 @@ func (c *claims) check(o *Options, now time.Time, isJWT bool) *InvalidTokenError
 	case len(c.audience) == 0:
 		return invalid("the access token has no aud; request one with resource=%s", o.Audience)
 	case !slices.ContainsFunc(c.audience, func(aud string) bool {
-		return aud == o.Audience || strings.HasPrefix(aud, o.Audience+"/")
+		return aud == o.Audience || strings.HasPrefix(aud, strings.TrimSuffix(o.Audience, "/")+"/")
 	}):
 		return wrongAudience(o.Audience)
 	case isJWT && c.expires.IsZero():

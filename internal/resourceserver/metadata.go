@@ -33,11 +33,14 @@ func (v *Verifier) ProfileOfMetadata(path string) (profile string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	for _, base := range []string{"", "/mcp", v.audiencePath()} {
+	if rest == "" {
+		return "", true
+	}
+	for _, base := range []string{"/mcp", v.audiencePath()} {
 		if rest == base {
 			return "", true
 		}
-		if name, ok := strings.CutPrefix(rest, base+"/"); ok && base != "" && isProfileName(name) {
+		if name, ok := strings.CutPrefix(rest, base+"/"); ok && isProfileName(name) {
 			return name, true
 		}
 	}

@@ -1,6 +1,12 @@
 package resourceserver
 
-import "testing"
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"mcpgateway/internal/mcptest/oidctest"
+)
 
 func TestMetadata(t *testing.T) {
 	for _, tt := range []struct {
@@ -33,8 +39,10 @@ func TestMetadata(t *testing.T) {
 		}
 		for path, want := range map[string]bool{
 			MetadataPath: true, MetadataPath + "/mcp": true, MetadataPath + tt.path: true,
-			MetadataPath + "/other": false, "/.well-known/oauth-authorization-server": false,
-			"/mcp" + MetadataPath: false, MetadataPath + "/mcp/a/b": false,
+			// without a path in the audience, it is the resource of the profile "other"
+			MetadataPath + "/other":                   tt.path == "",
+			"/.well-known/oauth-authorization-server": false,
+			"/mcp" + MetadataPath:                     false, MetadataPath + "/mcp/a/b": false,
 			MetadataPath + "/mcp/A": false, MetadataPath + "/mcp/": false,
 		} {
 			if _, ok := v.ProfileOfMetadata(path); ok != want {
@@ -68,5 +76,31 @@ func TestMetadata(t *testing.T) {
 		if got := v.Challenge(err, ""); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
+	}
+}
+
+// The audience may have no path, or end in a slash: the URL of the metadata in a challenge is
+// served, and a token for the resource of a profile is valid at the profile.
+func TestProfilesOfAnAudienceWithoutPath(t *testing.T) {
+	for _, audience := range []string{"https://gw.example", "https://gw.example/",
+		"https://gw.example/mcp/"} {
+		p := oidctest.New(t, oidctest.Options{})
+		v := newVerifier(t, Options{Issuer: p.Issuer(), Audience: audience})
+		u, err := url.Parse(v.metadataURL("dev"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if profile, ok := v.ProfileOfMetadata(u.Path); !ok || profile != "dev" {
+			t.Errorf("%s: %s is the profile %q", audience, u, profile)
+		}
+		resource := v.opts.resource("dev")
+		if strings.Contains(strings.TrimPrefix(resource, "https://"), "//") {
+			t.Errorf("the resource is %s", resource)
+		}
+		token := p.IssueToken(oidctest.TokenSpec{Claims: map[string]any{"aud": resource}})
+		if _, err := v.Verify(t.Context(), token, "dev"); err != nil {
+			t.Errorf("%s: %v", audience, err)
+		}
+		wantInvalid(t, v, token, "another audience")
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"mcpgateway/internal/principal"
@@ -107,7 +108,7 @@ func (o *Options) resource(profile string) string {
 	if profile == "" {
 		return o.Audience
 	}
-	return o.Audience + "/" + profile
+	return strings.TrimSuffix(o.Audience, "/") + "/" + profile
 }
 
 // Verify verifies an access token for a request. profile is the name of the profile in the path of
