@@ -109,7 +109,8 @@ func (p *changePrinter) printTool(name string, was, is *pins.Definition) {
 // addDifference adds the lines about one value: - before lines of the old value, + before lines of
 // the new one.
 func (p *changePrinter) addDifference(d pins.Difference) {
-	old, now := valueLines(d.Old), valueLines(d.New)
+	// masked before lines are cut, because a part of a secret is not recognized
+	old, now := valueLines(p.mask.String(d.Old)), valueLines(p.mask.String(d.New))
 	if d.Old != "" && d.New != "" {
 		old, now = withoutCommon(old, now)
 	}

@@ -294,6 +294,14 @@ func printed(was, is string) string {
 	return out.String()
 }
 
+// A secret that the end of a shown line divides is masked as a whole.
+func TestApprove_CutSecretIsMasked(t *testing.T) {
+	text := strings.Repeat("x", maxShownLine-5) + "hush-hush-hush"
+	if got := printed("", `{"description":"`+text+`"}`); strings.Contains(got, "hush") {
+		t.Errorf("a part of the secret is shown: %q", got[max(0, len(got)-80):])
+	}
+}
+
 // The text of servers reaches a terminal without control characters, and with secrets masked.
 func TestApprove_OutputIsClean(t *testing.T) {
 	got := printed(`{"description":"a"}`,

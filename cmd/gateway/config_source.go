@@ -7,10 +7,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/keyring"
 )
 
 // A configSource finds and loads the configuration of this process. Its flags have precedence over
@@ -19,6 +21,9 @@ type configSource struct {
 	stdio                                           // used to ask the user to approve a file
 	path, logLevel, logFormat, state, listen string // flags
 	profile                                  string // flag: profile of the client; "" = none
+
+	openKeyring sync.Once
+	keyring     *keyring.Secrets // see sources
 }
 
 // addProfileFlag adds the flag --profile to a command.
@@ -54,7 +59,7 @@ func (s *configSource) options(
 	return config.Options{
 		Path: path, Local: local, Flags: s.flagValues(), VariableNames: variableNames(),
 		Approve: approver{s.stdio, s.state, ask}.approve,
-		Sources: configSources(ctx),
+		Sources: s.sources(ctx),
 	}
 }
 

@@ -111,11 +111,14 @@ func (d *envFileDestination) describe() (*clientimport.SecretSource, error) {
 		Title: displayPath(d.path), EnvFile: strings.ReplaceAll(d.reference(), "$", "$$"),
 		// A variable in the environment would take precedence.
 		Value: func(name string) (string, bool) {
-			if value, set := os.LookupEnv(name); set && value != d.variables[name] {
+			inFile, there := d.variables[name]
+			switch value, set := os.LookupEnv(name); {
+			case set && there && value != inFile:
+				return "", true // neither of the two values
+			case set:
 				return value, true
 			}
-			value, ok := d.variables[name]
-			return value, ok
+			return inFile, there
 		},
 	}, nil
 }

@@ -154,6 +154,9 @@ func (k *lockKeeper) reload() (again <-chan time.Time) {
 	l, err := pins.Read(path)
 	switch {
 	case l.IsSame(before):
+		if err == nil {
+			k.failed = ""
+		}
 	case l.IsEmpty() && !before.IsEmpty() && k.rereads < maxRereads:
 		k.rereads++
 		return time.After(rereadPause)

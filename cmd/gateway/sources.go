@@ -24,12 +24,15 @@ const (
 	secretLockWait = 10 * time.Second
 )
 
-// configSources returns the access to values outside of the configuration file. Commands are killed
-// when ctx is done.
-func configSources(ctx context.Context) *config.Sources {
-	ring := keyring.NewSecrets(keyring.New(loadKeyringWait), "", 0)
+// sources returns the access to values outside of the configuration file. Commands are killed when
+// ctx is done. All loads use one Keyring: if the keyring does not answer, only one goroutine waits
+// for it.
+func (s *configSource) sources(ctx context.Context) *config.Sources {
+	s.openKeyring.Do(func() {
+		s.keyring = keyring.NewSecrets(keyring.New(loadKeyringWait), "", 0)
+	})
 	return &config.Sources{
-		Keyring: func(name string) (string, error) { return keyringSecret(ctx, ring, name) },
+		Keyring: func(name string) (string, error) { return keyringSecret(ctx, s.keyring, name) },
 		Command: func(words []string, variables map[string]string) (string, error) {
 			return secretcmd.Output(ctx, words, variables)
 		},
@@ -43,7 +46,7 @@ func keyringSecret(ctx context.Context, ring *keyring.Secrets, name string) (str
 		err   error
 	}
 	done := make(chan result, 1)
-	go func() { // ends after loadKeyringWait at the latest
+	go func() { // Get returns after loadKeyringWait at the latest
 		value, err := ring.Get(name)
 		done <- result{value, err}
 	}()
