@@ -178,6 +178,11 @@ func (a *accessControl) replace(access AccessRules, numbered bool) {
 		}
 		next.tokens = append(next.tokens, c)
 	}
+	if next.multiPrincipal() {
+		for _, c := range next.tokens {
+			c.principal.NoteOthers()
+		}
+	}
 	a.policy.Store(next)
 }
 

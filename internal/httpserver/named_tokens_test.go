@@ -70,6 +70,21 @@ func TestRejectedRequestHasPrincipal(t *testing.T) {
 	}
 }
 
+// When a reload adds another principal, the first one keeps its sessions, and is no longer the only
+// one.
+func TestOnlyTokenGetsCompany(t *testing.T) {
+	h := newHarness(t, func(o *Options) { o.Tokens = bearerTokens("t-alice") })
+	key, session := h.initialize("2025-11-25", bearerHeader("t-alice"))
+	if !session.Principal.IsOnly() {
+		t.Error("it is not the only one at first")
+	}
+	h.server.UpdateAccess(AccessRules{Tokens: bearerTokens("t-alice", "t-bob")})
+	if p := session.Principal; p.IsOnly() || p.Share(10) != 5 {
+		t.Errorf("share %d of 10", p.Share(10))
+	}
+	h.want(post(key, echoRequest).by("t-alice"), 200, resultJSON("1", "{}"))
+}
+
 // The only token, with a name, is a principal that may use the whole of each limit.
 func TestOnlyNamedToken(t *testing.T) {
 	h := newHarness(t, func(o *Options) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode"
 
 	"mcpgateway/internal/quota"
@@ -15,13 +16,14 @@ import (
 )
 
 // A Principal is the authenticated identity of a client: the token of the configuration that it
-// sends, or the subject of its OAuth access token. A Principal is immutable. All methods may be
+// sends, or the subject of its OAuth access token. A Principal is immutable, except that IsOnly can
+// become false. All methods may be
 // called on a nil *Principal, which is the client without authentication.
 type Principal struct {
 	key, name        string
 	profiles, scopes []string
-	profileKey       string // profiles, joined by commas
-	only             bool
+	profileKey       string       // profiles, joined by commas
+	shared           *atomic.Bool // other principals have access; nil = it is the only one
 }
 
 // A TokenIdentity describes a bearer token of the configuration.
@@ -39,7 +41,8 @@ type TokenIdentity struct {
 
 // FromToken returns the principal that holds a token.
 func FromToken(t TokenIdentity) *Principal {
-	p := &Principal{key: "token:" + t.Name, name: t.Name, only: t.Only}
+	p := &Principal{key: "token:" + t.Name, name: t.Name, shared: new(atomic.Bool)}
+	p.shared.Store(!t.Only)
 	if t.Name == "" {
 		p.key = "token-sha256:" + hex.EncodeToString(t.Sum[:])
 		if t.Number > 0 {
@@ -56,7 +59,7 @@ func FromToken(t TokenIdentity) *Principal {
 // its profiles. On a nil *Principal, the result is a client without authentication that has this
 // profile.
 func (p *Principal) WithProfile(name string) *Principal {
-	next := Principal{only: true}
+	next := Principal{}
 	if p != nil {
 		next = *p
 	}
@@ -100,10 +103,12 @@ func FromSubject(s Subject) *Principal {
 	if name != s.ID { // other subjects may have the same cleaned name
 		name += "~" + id[:8]
 	}
-	return &Principal{
+	p := &Principal{
 		key: kind + hex.EncodeToString(issuer[:16]) + ":" + id, name: kind + name,
-		scopes: slices.Clone(s.Scopes),
+		scopes: slices.Clone(s.Scopes), shared: new(atomic.Bool),
 	}
+	p.NoteOthers()
+	return p
 }
 
 // maxSubjectName is the maximum number of bytes of the id of a subject in a name.
@@ -169,9 +174,16 @@ func (p *Principal) HasViewOf(other *Principal) bool {
 	return p.Is(other) && p.ProfileKey() == other.ProfileKey()
 }
 
-// IsOnly reports whether no other principal had access when p was created. It is true without
+// IsOnly reports whether no other principal has had access since p was created. It is true without
 // authentication.
-func (p *Principal) IsOnly() bool { return p == nil || p.only }
+func (p *Principal) IsOnly() bool { return p == nil || p.shared == nil || !p.shared.Load() }
+
+// NoteOthers notes that other principals have access now.
+func (p *Principal) NoteOthers() {
+	if p != nil && p.shared != nil {
+		p.shared.Store(true)
+	}
+}
 
 // Share returns the part of limit that the principal may use: the whole limit if it is the only
 // one, otherwise half, so that one principal leaves room for the others.

@@ -36,8 +36,8 @@ type RequestKind uint8
 const (
 	Call RequestKind = iota
 	// FollowUp is the kind of a request about something that an earlier request has begun: a task
-	// or a subscription. With a limit of their own, neither do polls use up the limit of calls, nor
-	// do calls keep a client from the result of its task.
+	// or a subscription. A limit of their own keeps polls from using up the limit of calls, and
+	// calls from keeping a client from the result of its task.
 	FollowUp
 )
 
