@@ -161,9 +161,6 @@ func (p *Principal) Scopes() []string {
 	return p.scopes
 }
 
-// IsSubject reports whether the principal is the subject of an access token.
-func (p *Principal) IsSubject() bool { return strings.HasPrefix(p.Key(), "oauth") }
-
 // Is reports whether p and other have the same identity.
 func (p *Principal) Is(other *Principal) bool { return p.Key() == other.Key() }
 

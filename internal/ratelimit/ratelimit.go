@@ -1,5 +1,5 @@
-// Package ratelimit limits the requests of clients per time: those of a token, of a subject of an
-// authorization server, of a profile, and those to a backend. Several limits apply to one request
+// Package ratelimit limits the requests of clients per time: those of a token, of a profile, and
+// those to a backend. Several limits apply to one request
 // together.
 //
 // Each limit has two token buckets (golang.org/x/time/rate): one for calls, and a larger one for
@@ -25,7 +25,6 @@ type RateLimiter struct {
 
 	mu       sync.Mutex
 	tokens   limitTable // by principal.Principal.Key
-	subjects subjectTable
 	profiles limitTable
 	backends limitTable
 }
@@ -70,17 +69,11 @@ func (r *Refusal) Error() string {
 }
 
 // SetTokens replaces the limits of the tokens, by principal.Principal.Key. A changed limit keeps
-// its level; so does [RateLimiter.SetSubjects], and so do the other methods.
+// its level; this also holds for the other two methods.
 func (l *RateLimiter) SetTokens(rates map[string]config.Rate) {
 	l.set(func(now time.Time) {
 		l.tokens = l.tokens.with(rates, now, func(string) string { return "this token" })
 	})
-}
-
-// SetSubjects sets the limit of each subject of an authorization server. The zero value is no
-// limit.
-func (l *RateLimiter) SetSubjects(each config.Rate) {
-	l.set(func(now time.Time) { l.subjects.set(each, now) })
 }
 
 // SetProfiles replaces the limits of the profiles, by name.
@@ -103,7 +96,7 @@ func (l *RateLimiter) set(change func(now time.Time)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(time.Now())
-	l.inUse.Store(len(l.tokens)+len(l.profiles)+len(l.backends) > 0 || !l.subjects.each.IsZero())
+	l.inUse.Store(len(l.tokens)+len(l.profiles)+len(l.backends) > 0)
 }
 
 // Take counts a request of a client for the limits of its principal, of the profiles of the
@@ -139,8 +132,6 @@ func (l *RateLimiter) Take(p *principal.Principal, backend string, kind RequestK
 func (l *RateLimiter) limitsOf(p *principal.Principal, backend string, all []*limit) []*limit {
 	if one := l.tokens[p.Key()]; one != nil {
 		all = append(all, one)
-	} else if p.IsSubject() && !l.subjects.each.IsZero() {
-		all = append(all, l.subjects.limit(p.Key()))
 	}
 	if len(l.profiles) > 0 {
 		for _, name := range p.Profiles() {

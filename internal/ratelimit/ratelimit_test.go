@@ -220,7 +220,6 @@ func TestConcurrentRequestsAndChanges(t *testing.T) {
 	all.Go(func() {
 		for i := range 100 {
 			l.SetBackends(map[string]config.Rate{"x": rateOf("1/h", 100-i%2)})
-			l.SetSubjects(rateOf("1/h", 1+i%10))
 			l.SetTokens(map[string]config.Rate{fmt.Sprint(i): rateOf("1/s", 1)})
 			l.SetProfiles(nil)
 		}
@@ -249,7 +248,6 @@ func TestChangedLimitKeepsLevel(t *testing.T) {
 			{func(l *RateLimiter, r config.Rate) {
 				l.SetBackends(map[string]config.Rate{"x": r})
 			}, nil, "x"},
-			{(*RateLimiter).SetSubjects, subjectOf("ann"), "x"},
 		} {
 			l := new(RateLimiter)
 			s.set(l, rateOf("60/m", 10))
@@ -301,37 +299,6 @@ func TestFollowUps(t *testing.T) {
 			wantPassing(t, l, token("ann"), "x", c.rate.Capacity())
 		})
 	}
-}
-
-// Each subject has a limit of its own. The subjects whose levels are kept are bounded: those that
-// sent a request lately are kept.
-func TestSubjectLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := new(RateLimiter)
-		l.SetSubjects(rateOf("1/h", 1))
-		ann := subjectOf("ann")
-		wantPassing(t, l, ann, "x", 1)
-		if refusal := l.Take(ann, "x", Call); refusal.Error() !=
-			"the rate limit of this user (1/h) is reached: try again in 1h0m0.001s" {
-			t.Errorf("got %v", refusal)
-		}
-		for i := range maxSubjects + 100 {
-			if l.Take(subjectOf(fmt.Sprint(i)), "x", Call) != nil {
-				t.Fatal("another subject is refused")
-			}
-			if i%1000 == 0 {
-				wantPassing(t, l, ann, "x", 0) // used lately, so kept
-			}
-		}
-		if n := len(l.subjects.byKey); n != maxSubjects || l.subjects.recent.Len() != n {
-			t.Errorf("%d subjects", n)
-		}
-		wantPassing(t, l, subjectOf("0"), "x", 1) // forgotten
-		l.SetSubjects(config.Rate{})
-		if len(l.subjects.byKey)+l.subjects.recent.Len() > 0 || l.inUse.Load() {
-			t.Error("the subjects are kept without a limit")
-		}
-	})
 }
 
 // The refusals of one limit are logged once a minute, with their number.
