@@ -6,10 +6,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// takeRate counts a request of a client for its rate limits. If one of them is reached, it
-// returns the error of the request, which must not run then. backend is "" if the request is not
-// for a single backend. Lists and other requests that reach
-// no backend are not counted, nor are requests that the gateway itself sends for the client.
+// takeRate counts a request of a client for its rate limits. If one of them is reached, it returns
+// the error of the request; the request must then not run. backend is "" if the request is not for
+// a single backend. Lists and other requests that reach no backend are not counted, nor are
+// requests that the gateway itself sends for the client.
 func takeRate(
 	cc *clientConn, method, backend string, kind ratelimit.RequestKind,
 ) *wire.Error {

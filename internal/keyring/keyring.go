@@ -6,7 +6,8 @@
 // value that is too long for one item of one of the systems is stored in several items (see
 // parts.go).
 //
-// Lock order: Secrets' lock file, then Keyring.mu. No lock is held while the keyring is used.
+// Lock order: Secrets' lock file, then Keyring.mu. Keyring.mu is not held while the keyring
+// is used.
 package keyring
 
 import (

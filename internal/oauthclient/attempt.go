@@ -78,7 +78,7 @@ func (a *attempts) share(
 	}
 }
 
-// begin is share that does not wait.
+// begin starts an attempt, unless one for the purpose is running. It does not wait.
 func (a *attempts) begin(purpose string, obtain func(context.Context) error) {
 	run, begin, err := a.join(purpose, obtain)
 	if err == nil && begin != nil && !a.start(begin) {

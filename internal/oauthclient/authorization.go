@@ -373,7 +373,8 @@ func (a *Authorization) isUnconfigured() bool {
 func (a *Authorization) stepUp(ctx context.Context, g *Grant, token string, ch challenge) error {
 	generation := a.currentGeneration()
 	if isSubset(ch.scopes, g.Scopes) {
-		return fmt.Errorf("the server refuses the granted scopes %s", shownScopes(g.Scopes))
+		return fmt.Errorf("the server refuses the granted scopes %s: "+
+			"give the account more rights at the server", shownScopes(g.Scopes))
 	}
 	if a.ClientCredentials {
 		return a.attempts.share(ctx, "scopes "+token, func(ctx context.Context) error {

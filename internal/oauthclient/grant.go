@@ -7,8 +7,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// A Grant is what a login has given the gateway: its registration at the authorization server, and
-// the tokens. A Grant is immutable; it belongs to the issuer and is never used at another one.
+// A Grant is the result of a login: the registration of the gateway at the authorization server,
+// and the tokens. A Grant is immutable; it belongs to the issuer and is never used at another one.
 type Grant struct {
 	Issuer   string       `json:"issuer"`
 	Resource string       `json:"resource"` // parameter resource of token requests

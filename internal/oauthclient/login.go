@@ -63,7 +63,7 @@ func (a *Authorization) BeginLogin(ctx context.Context, redirectURI string) (*Lo
 		return nil, errNotOAuth
 	}
 	if g != nil && g.Issuer != m.server.Issuer {
-		g = nil // what belongs to another issuer is not used
+		g = nil // a grant of another issuer is not used
 	}
 	authorization, err := url.Parse(m.server.AuthorizationEndpoint)
 	switch {

@@ -127,9 +127,9 @@ func (c *claims) verified(o *Options) VerifiedToken {
 		s.ID, s.IsClient = c.clientID, true
 	}
 	who := principal.FromSubject(s)
-	for _, rule := range o.Profiles {
-		if rule.appliesTo(c) {
-			who = who.WithProfile(rule.Profile)
+	for _, selector := range o.Profiles {
+		if selector.appliesTo(c) {
+			who = who.WithProfile(selector.Profile)
 		}
 	}
 	return VerifiedToken{Principal: who, Expires: c.expires.Add(clockSkew)}

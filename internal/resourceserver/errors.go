@@ -23,7 +23,7 @@ func (e *ScopeError) Error() string {
 	return "the access token needs the scopes " + strings.Join(e.Required, " ")
 }
 
-// A NoProfileError is the error for a valid token to which no rule gives a profile (status 403).
+// A NoProfileError is the error for a valid token that no ProfileSelector applies to (status 403).
 type NoProfileError struct{ Scopes []string } // scopes that give a profile
 
 func (e *NoProfileError) Error() string {

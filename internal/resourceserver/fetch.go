@@ -19,7 +19,7 @@ const (
 	maxDocument = 1 << 20
 )
 
-// A httpStatusError is the error for a response with another status than 200.
+// An httpStatusError is the error for a response with another status than 200.
 type httpStatusError struct {
 	url    string
 	status int

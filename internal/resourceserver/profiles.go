@@ -19,7 +19,7 @@ type ProfileSelector struct {
 	Profile string
 }
 
-// appliesTo reports whether the rule gives its profile to a token with these claims.
+// appliesTo reports whether a token with these claims gets the profile.
 func (r ProfileSelector) appliesTo(c *claims) bool {
 	switch {
 	case r.Scope != "":
@@ -74,10 +74,10 @@ func scalars(raw json.RawMessage) []string {
 
 // profileScopes returns the scopes that give a profile, without the required ones.
 func (o *Options) profileScopes() (scopes []string) {
-	for _, rule := range o.Profiles {
-		if rule.Scope != "" && !slices.Contains(scopes, rule.Scope) &&
-			!slices.Contains(o.Scopes, rule.Scope) {
-			scopes = append(scopes, rule.Scope)
+	for _, selector := range o.Profiles {
+		if selector.Scope != "" && !slices.Contains(scopes, selector.Scope) &&
+			!slices.Contains(o.Scopes, selector.Scope) {
+			scopes = append(scopes, selector.Scope)
 		}
 	}
 	return scopes

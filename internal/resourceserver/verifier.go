@@ -38,8 +38,8 @@ type Options struct {
 	Audience string
 	// Scopes are the scopes that each token must have.
 	Scopes []string
-	// Profiles give profiles to tokens; see ProfileSelector. If there are rules and none applies to
-	// a token, the token is refused.
+	// Profiles give profiles to tokens; see ProfileSelector. If there are selectors and none
+	// applies to a token, the token is refused.
 	Profiles []ProfileSelector
 	// ClientID and ClientSecret authenticate the gateway at the introspection endpoint. If they are
 	// empty, only JWTs are accepted.

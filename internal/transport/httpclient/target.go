@@ -238,7 +238,7 @@ func (t *httpTarget) send(
 	return resp, nil
 }
 
-// sendAuthorized is send with the tokens of the Authorizer, if there is one.
+// sendAuthorized sends a request, with a token of the Authorizer if there is one.
 func (t *httpTarget) sendAuthorized(
 	ctx context.Context, method string, header http.Header, body wire.Text, retry *retryPolicy,
 ) (*http.Response, error) {
