@@ -43,10 +43,11 @@ var allowedImports = map[string][]string{
 	"internal/transport/http1": {},
 	"internal/transport/httpclient": {
 		"internal/protocol", "internal/sse", "internal/text", "internal/transport",
-		"internal/transport/http1", "internal/wire",
+		"internal/transport/http1", "internal/weburl", "internal/wire",
 	},
 	"internal/httpserver": {"internal/principal", "internal/protocol", "internal/quota",
-		"internal/resourceserver", "internal/text", "internal/transport", "internal/wire"},
+		"internal/resourceserver", "internal/text", "internal/transport", "internal/weburl",
+		"internal/wire"},
 	"internal/resourceserver": {"internal/principal", "internal/wire"},
 	"idmap":                   {},
 	"internal/contract":       {"internal/wire"},
@@ -71,7 +72,7 @@ var allowedImports = map[string][]string{
 		"internal/transport/httpclient", "internal/wire",
 	},
 	"internal/oauthclient": {"internal/atomicfile", "internal/filelock", "internal/lazy",
-		"internal/text"},
+		"internal/text", "internal/weburl"},
 	"internal/demo": {"internal/peer", "internal/protocol", "internal/transport", "internal/wire"},
 	// subjects of backends that do not need its types
 	"backends/internal/catalogcache": {"catalog", "internal/atomicfile", "internal/lazy",
@@ -85,11 +86,11 @@ var allowedImports = map[string][]string{
 	// configuration, records and logs
 	"internal/config": {
 		"internal/config/internal/dialect", "internal/config/internal/expand",
-		"internal/config/internal/node", "internal/lazy", "internal/secrets",
+		"internal/config/internal/node", "internal/lazy", "internal/secrets", "internal/weburl",
 	},
 	"internal/config/clientimport": {
 		"internal/config", "internal/config/internal/dialect", "internal/config/internal/expand",
-		"internal/config/internal/node", "internal/lazy", "internal/secrets",
+		"internal/config/internal/node", "internal/lazy", "internal/secrets", "internal/weburl",
 	},
 	"internal/keyring":   {"internal/filelock"},
 	"internal/loginpage": {"internal/oauthclient"},
@@ -100,6 +101,7 @@ var allowedImports = map[string][]string{
 	},
 	"internal/config/internal/dialect": {
 		"internal/config/internal/expand", "internal/config/internal/node", "internal/lazy",
+		"internal/weburl",
 	},
 	"internal/config/internal/expand": {"internal/config/internal/node"},
 	"internal/config/internal/node":   {"internal/lazy"},
@@ -109,6 +111,7 @@ var allowedImports = map[string][]string{
 	"internal/secrets":                {"internal/lazy"},
 	"internal/lazy":                   {},
 	"internal/text":                   {},
+	"internal/weburl":                 {},
 	"internal/quota":                  {},
 	"internal/principal":              {"internal/quota", "internal/text"},
 	"internal/ratelimit":              {"internal/config", "internal/principal"},
@@ -217,8 +220,9 @@ var allowedStd = map[string][]string{
 	"flag": {},
 	"log":  {"internal/config", "internal/logging"},
 	"net": {
-		"cmd/gateway", "internal/config", "internal/config/internal/dialect", "internal/httpserver",
-		"internal/oauthclient", "internal/secrets", "internal/transport/http1", "internal/transport/httpclient",
+		"cmd/gateway", "internal/config", "internal/httpserver", "internal/oauthclient",
+		"internal/secrets", "internal/transport/http1", "internal/transport/httpclient",
+		"internal/weburl",
 	},
 	"net/http": {"backends", "cmd/gateway", "internal/httpserver", "internal/loginpage",
 		"internal/oauthclient", "internal/resourceserver", "internal/transport/http1",

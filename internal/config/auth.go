@@ -3,13 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"mcpgateway/internal/lazy"
+	"mcpgateway/internal/weburl"
 )
 
 // Auth configures the access over HTTP.
@@ -277,7 +277,7 @@ func (c *checker) issuer(issuer, at string) {
 		c.fail(at, "must be an https URL without query and fragment"+c.not(at),
 			"write it exactly as the authorization server does, including a slash at the end")
 		c.reported[at] = true
-	case u.Scheme == "http" && !isLoopbackName(u.Hostname()):
+	case u.Scheme == "http" && !weburl.IsLoopback(u.Hostname()):
 		c.fail(at, "must be an https URL: over http anybody on the way could replace its keys",
 			"http is allowed for loopback addresses only")
 		c.reported[at] = true
@@ -305,10 +305,4 @@ func isPlainURL(u *url.URL) bool {
 	return (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
 		text == plain.String() && visibleASCII().MatchString(text) &&
 		!strings.ContainsAny(text, `"\`)
-}
-
-// isLoopbackName reports whether a host is localhost or a loopback address.
-func isLoopbackName(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
 }

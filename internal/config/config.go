@@ -24,9 +24,9 @@ package config
 
 import (
 	"net"
-	"net/netip"
-	"strings"
 	"time"
+
+	"mcpgateway/internal/weburl"
 )
 
 // Config is a loaded configuration. It is read-only, and safe for concurrent use.
@@ -291,9 +291,5 @@ type ClientTLS struct {
 // not loopback. An empty Listen is not loopback either.
 func (c *Config) Loopback() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return false
-	}
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
+	return err == nil && weburl.IsLoopback(host)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/weburl"
 )
 
 // admit checks Host, Origin and further headers of a request before the body is read, and sets the
@@ -132,7 +133,7 @@ func (a *accessControl) acceptsOrigin(origin, host string) bool {
 		u.Scheme+"://"+u.Host != strings.ToLower(origin) && u.Scheme+"://"+u.Host != origin {
 		return false
 	}
-	if a.loopback && !a.policy.Load().isOpen() && isLoopback(hostname(u.Host)) {
+	if a.loopback && !a.policy.Load().isOpen() && weburl.IsLoopback(hostname(u.Host)) {
 		return true // the page needs a token as well
 	}
 	return strings.EqualFold(u.Host, host) &&
@@ -142,9 +143,10 @@ func (a *accessControl) acceptsOrigin(origin, host string) bool {
 // isGatewayHost reports whether a Host header certainly contains a name of the gateway.
 func (a *accessControl) isGatewayHost(host string) bool {
 	name := hostname(host)
-	return isLoopback(name) || slices.ContainsFunc(a.policy.Load().hosts, func(ours string) bool {
+	isOurs := func(ours string) bool {
 		return strings.EqualFold(ours, host) || strings.EqualFold(ours, name)
-	})
+	}
+	return weburl.IsLoopback(name) || slices.ContainsFunc(a.policy.Load().hosts, isOurs)
 }
 
 // hostname returns host without port and brackets.
@@ -153,11 +155,6 @@ func hostname(host string) string {
 		return name
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-}
-
-func isLoopback(name string) bool {
-	addr, err := netip.ParseAddr(name)
-	return strings.EqualFold(name, "localhost") || err == nil && addr.Unmap().IsLoopback()
 }
 
 func isIPAddress(name string) bool {

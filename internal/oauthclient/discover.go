@@ -16,6 +16,7 @@ import (
 
 	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/text"
+	"mcpgateway/internal/weburl"
 )
 
 // A challenge is the part of a response with status 401 or 403 that says how to get access.
@@ -190,7 +191,8 @@ func (d *discoverer) resourceMetadata(ctx context.Context, ch challenge) (
 // but many servers give their root.)
 func (d *discoverer) isNamedBy(resource string) bool {
 	u, err := url.Parse(resource)
-	if err != nil || u.RawQuery != "" || u.Fragment != "" || origin(u) != origin(d.server) {
+	if err != nil || u.RawQuery != "" || u.Fragment != "" ||
+		weburl.Origin(u) != weburl.Origin(d.server) {
 		return false
 	}
 	dir := strings.TrimSuffix(u.EscapedPath(), "/") + "/"

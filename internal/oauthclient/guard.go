@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"mcpgateway/internal/weburl"
 )
 
 // Bounds of a request for metadata, a registration, or a token.
@@ -51,8 +53,8 @@ func newGuard(server *url.URL, allowPrivate bool, config *tls.Config) *guard {
 	checked := unchecked.Clone()
 	checked.Proxy = nil
 	checked.DialContext = (&net.Dialer{Timeout: requestTimeout, Control: checkDial}).DialContext
-	return &guard{server: origin(server), allowPrivate: allowPrivate, own: own, any: unchecked,
-		public: checked}
+	return &guard{server: weburl.Origin(server), allowPrivate: allowPrivate, own: own,
+		any: unchecked, public: checked}
 }
 
 // client returns a client that sends its requests through the guard.
@@ -85,7 +87,7 @@ func (g *guard) transport(req *http.Request) (http.RoundTripper, error) {
 	if err := g.check(req.URL); err != nil {
 		return nil, err
 	}
-	if origin(req.URL) == g.server {
+	if weburl.Origin(req.URL) == g.server {
 		return g.own, nil
 	}
 	if g.allowPrivate {
@@ -98,7 +100,7 @@ func (g *guard) transport(req *http.Request) (http.RoundTripper, error) {
 }
 
 // isTrusted reports whether requests to a URL may go to any address.
-func (g *guard) isTrusted(u *url.URL) bool { return g.allowPrivate || origin(u) == g.server }
+func (g *guard) isTrusted(u *url.URL) bool { return g.allowPrivate || weburl.Origin(u) == g.server }
 
 // check returns the reason that a URL must not be used; nil = none can be seen in the URL itself.
 func (g *guard) check(u *url.URL) error {
@@ -164,19 +166,6 @@ func isPublic(addr netip.Addr) bool {
 func isLocalName(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
-}
-
-// origin returns the scheme, host and port of a URL in a normal form.
-func origin(u *url.URL) string {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	default:
-		port = "80"
-	}
-	return u.Scheme + "://" + strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 
 // A boundedBody is the body of a response, of which at most left more bytes can be read.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"golang.org/x/oauth2"
+
+	"mcpgateway/internal/weburl"
 )
 
 // A Login is a login in progress: somebody opens URL in a browser, and the authorization server
@@ -210,11 +211,7 @@ func authStyleFor(supported []string, first AuthStyle) AuthStyle {
 // if the redirect URI is on this machine.
 func applicationType(redirectURI string) string {
 	u, err := url.Parse(redirectURI)
-	if err != nil {
-		return "web"
-	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	if isLocalName(u.Hostname()) || err == nil && addr.IsLoopback() {
+	if err == nil && (isLocalName(u.Hostname()) || weburl.IsLoopback(u.Hostname())) {
 		return "native"
 	}
 	return "web"

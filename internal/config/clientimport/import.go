@@ -28,6 +28,7 @@ import (
 	"mcpgateway/internal/config/internal/dialect"
 	"mcpgateway/internal/config/internal/expand"
 	"mcpgateway/internal/config/internal/node"
+	"mcpgateway/internal/weburl"
 )
 
 // Options describes the environment in which Read searches for files.
@@ -256,7 +257,7 @@ const reasonGateway = "it is this gateway itself"
 func (im *importer) isGateway(s importedServer) bool {
 	u, err := url.Parse(s.url)
 	switch {
-	case err != nil || !dialect.OnLoopback(u):
+	case err != nil || !weburl.IsLoopback(u.Hostname()):
 		return false
 	case dialect.IsGatewayName(s.origName):
 		return true

@@ -12,6 +12,7 @@ import (
 
 	"mcpgateway/internal/sse"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/weburl"
 	"mcpgateway/internal/wire"
 )
 
@@ -183,9 +184,9 @@ func resolveEndpoint(base *url.URL, name string) (*url.URL, error) {
 	if err != nil {
 		return nil, errors.New("the endpoint that the server names is no URL")
 	}
-	if origin(u) != origin(base) {
+	if weburl.Origin(u) != weburl.Origin(base) {
 		return nil, fmt.Errorf("the server names an endpoint on another origin, %s; it is refused",
-			origin(u))
+			weburl.Origin(u))
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return u, nil

@@ -20,6 +20,7 @@ import (
 
 	"mcpgateway/internal/text"
 	"mcpgateway/internal/transport/http1"
+	"mcpgateway/internal/weburl"
 	"mcpgateway/internal/wire"
 )
 
@@ -129,7 +130,7 @@ const (
 func newPlainPool(
 	u *url.URL, dial func(ctx context.Context, network, addr string) (net.Conn, error),
 ) *http1.RoundTripper {
-	_, addr, _ := strings.Cut(origin(u), "://")
+	_, addr, _ := strings.Cut(weburl.Origin(u), "://")
 	return http1.New(http1.Options{
 		Addr: addr, Dial: dial, MaxIdle: maxIdleConns, IdleTimeout: idleConnTimeout,
 		MaxHeaderBytes: maxHeaderBytes, BufferSize: connBufferSize,
@@ -162,23 +163,11 @@ func newPool() *http.Transport {
 // times at most, and only if the method stays the same: 301 to 303 would turn a POST into a GET.
 func sameOrigin(next *http.Request, via []*http.Request) error {
 	first := via[0]
-	if origin(next.URL) != origin(first.URL) || next.Method != first.Method || len(via) > 3 {
+	if weburl.Origin(next.URL) != weburl.Origin(first.URL) || next.Method != first.Method ||
+		len(via) > 3 {
 		return http.ErrUseLastResponse
 	}
 	return nil
-}
-
-// origin returns the scheme, host and port of a URL in a normal form.
-func origin(u *url.URL) string {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	default:
-		port = "80"
-	}
-	return u.Scheme + "://" + strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 
 // send sends one HTTP request, with the retries of retry. The caller closes the body of the

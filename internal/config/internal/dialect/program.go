@@ -2,7 +2,6 @@ package dialect
 
 import (
 	"debug/buildinfo"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"mcpgateway/internal/config/internal/expand"
+	"mcpgateway/internal/weburl"
 )
 
 // modulePath is the Go module of this program.
@@ -112,11 +112,5 @@ func IsGatewayName(name string) bool {
 // IsGatewayURL reports whether a URL is the usual address of a gateway on this machine.
 func IsGatewayURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && u.Port() == "7420" && OnLoopback(u)
-}
-
-// OnLoopback reports whether the host of a URL is localhost or a loopback address.
-func OnLoopback(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
+	return err == nil && u.Port() == "7420" && weburl.IsLoopback(u.Hostname())
 }
