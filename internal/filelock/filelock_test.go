@@ -1,6 +1,8 @@
 package filelock
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -53,6 +55,27 @@ func TestLockGivesUpAfterWait(t *testing.T) {
 	}
 	if unlock, err = Lock(path, 0); err != nil {
 		t.Fatal("the lock was not released:", err)
+	}
+	unlock()
+}
+
+func TestLockContextEndsWithTheCauseOfItsContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.lock")
+	unlock, err := Lock(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("the call was cancelled")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(2*interval, func() { cancel(cause) })
+	if _, err := LockContext(ctx, path); err != cause {
+		t.Error(err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if unlock, err = LockContext(ctx, path); err != nil {
+		t.Fatal("a free lock does not need time:", err)
 	}
 	unlock()
 }

@@ -22,9 +22,9 @@ const (
 	endGrace       = 3 * time.Second
 )
 
-// errTooOften is the error of a request that needs an attempt after too many others.
-var errTooOften = errors.New("the authorization server has been asked for tokens too often; " +
-	"the next try follows in some seconds")
+// errTooOften is the error of a request that needs an attempt after too many others. It is not
+// shown: the token at hand is used, and the response of the server to it.
+var errTooOften = errors.New("too many attempts")
 
 // errEnding is the error of a request that needs an attempt when the program ends.
 var errEnding = errors.New("the gateway is ending")

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"mcpgateway/internal/atomicfile"
 	"mcpgateway/internal/filelock"
@@ -98,7 +97,8 @@ func (s *Store) load(key string) (*Grant, error) {
 			err = json.Unmarshal([]byte(secret), &stored.Grant.Secrets)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the tokens from the keyring: %w", err)
+			return nil, fmt.Errorf("read the tokens from the keyring of the system: %w; "+
+				"unlock it, or log in again", err)
 		}
 	}
 	return stored.Grant, nil
@@ -150,7 +150,8 @@ func (s *Store) remove(key string) error {
 	if s.keyring != nil {
 		err := s.keyring.Delete(keyringName(key))
 		if err != nil && s.isInKeyring(key) {
-			return fmt.Errorf("delete the tokens from the keyring: %w", err)
+			return fmt.Errorf("delete the tokens from the keyring of the system: %w; "+
+				"unlock it and repeat the logout", err)
 		}
 	}
 	err := os.Remove(s.path(key))
@@ -190,9 +191,6 @@ func (v version) equal(other version) bool {
 		v.file.Size() == other.file.Size()
 }
 
-// lockPoll is the pause between two tries to get the lock of a grant.
-const lockPoll = 20 * time.Millisecond
-
 // lock locks a grant against all other Authorizations, in this process and in others, until unlock
 // is called.
 func (s *Store) lock(ctx context.Context, key string) (unlock func(), err error) {
@@ -205,21 +203,14 @@ func (s *Store) lock(ctx context.Context, key string) (unlock func(), err error)
 			return nil, context.Cause(ctx)
 		}
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("lock the stored login: %w", err)
+	release, err := filelock.LockContext(ctx, s.path(key)+".lock")
+	switch {
+	case err == nil:
+		return func() { _ = release() }, nil
+	case ctx.Err() != nil:
+		return nil, err
 	}
-	for {
-		unlock, ok, err := filelock.TryLock(s.path(key) + ".lock")
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("lock the stored login: %w", err)
-		case ok:
-			return func() { _ = unlock() }, nil
-		}
-		if err := pause(ctx, lockPoll); err != nil {
-			return nil, err
-		}
-	}
+	return nil, fmt.Errorf("lock the stored login: %w", err)
 }
 
 // memoryLock returns the lock of a grant in memory.
@@ -230,16 +221,4 @@ func (s *Store) memoryLock(key string) chan struct{} {
 		s.locks[key] = make(chan struct{}, 1)
 	}
 	return s.locks[key]
-}
-
-// pause waits for d. It returns the cause of ctx if ctx is done first.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

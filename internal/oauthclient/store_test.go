@@ -120,16 +120,14 @@ func TestStoredLoginThatCannotBeRead(t *testing.T) {
 	if err := s.save("x", testGrant); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewStore(dir, nil).load("x"); err == nil {
-		t.Error("loaded without the keyring")
-	}
-	if _, err := NewStore(dir, &testKeyring{}).load("x"); !errors.Is(err, errNoKeyring) {
-		t.Error(err)
-	}
+	_, err := NewStore(dir, nil).load("x")
+	hasAll(t, err, "keyring of the system", "unlock it, or log in again")
+	_, err = NewStore(dir, &testKeyring{}).load("x")
+	hasAll(t, err, errNoKeyring.Error(), "unlock it, or log in again")
 	if err := os.WriteFile(s.path("x"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.load("x")
+	_, err = s.load("x")
 	hasAll(t, err, "delete the file and log in again", s.path("x"))
 }
 
@@ -183,8 +181,9 @@ func TestRemoveNeedsTheKeyring(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.fails = true
-	if err := s.remove("x"); err == nil || s.version("x") == (version{}) {
-		t.Errorf("removed without the keyring: %v", err)
+	hasAll(t, s.remove("x"), "unlock it and repeat the logout")
+	if s.version("x") == (version{}) {
+		t.Error("removed without the keyring")
 	}
 	if err := s.save("y", testGrant); err != nil {
 		t.Fatal(err)
