@@ -78,6 +78,15 @@ func (l *backendLogin) await(ctx context.Context) {
 	}
 }
 
+// watchLogouts lists the tools again when somebody has logged out. If the server requires a login,
+// the backend then needs one, even without a call.
+func (l *backendLogin) watchLogouts(ctx context.Context) {
+	for l.AwaitLogout(ctx) == nil {
+		l.b.log.Info("somebody has logged out of the backend")
+		l.b.lists.refreshTools()
+	}
+}
+
 // completePages ends the pages of the login, at which users of clients were asked to log in.
 func (l *backendLogin) completePages() {
 	if complete := l.b.set.CompleteLogin; complete != nil {

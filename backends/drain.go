@@ -15,6 +15,9 @@ func (b *Backend) start() {
 	if !b.lifetime.goWorker(b.shared.starts.runShared) {
 		b.shared.markStopped(errStopped)
 	}
+	if b.login != nil && !b.login.ClientCredentials {
+		b.lifetime.goWorker(b.login.watchLogouts)
+	}
 }
 
 // drain takes a removed backend out of service. It does not wait for its calls in flight.

@@ -96,6 +96,35 @@ func TestNeedsLogin_StdioClient(t *testing.T) {
 	}
 }
 
+// A running gateway notices the logout of another process without a call.
+func TestLogout_IsNoticedWithoutACall(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]oidctest.ServerOptions{
+		"modern": {}, "sessions": {Sessions: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProtected(t, oidctest.Options{}, o)
+			s := newSetup(t, nil, demo, p.backend("notes"))
+			s.logIn("notes")
+			gw := s.start()
+			gw.initialize("2025-11-25")
+			awaitCalls(t, gw, "read", `{}`)
+			s.run("logout", "notes").expect(t, 0, "revoked")
+			if !poll(loginNoticed, func() bool {
+				return strings.Contains(gw.logs(), "somebody has logged out") &&
+					strings.Contains(gw.logs(), "backend needs a login")
+			}) {
+				t.Fatalf("the logout is not noticed:\n%s", gw.logs())
+			}
+			checkLoginLog(t, gw)
+			if m := callTool(gw, "now", `{}`); m.Result == nil {
+				t.Errorf("the other backend: %s", m.Raw)
+			}
+		})
+	}
+}
+
 func TestNeedsLogin_HTTPClientsOfBothGenerations(t *testing.T) {
 	t.Parallel()
 	p := newProtected(t, oidctest.Options{}, oidctest.ServerOptions{})

@@ -153,6 +153,7 @@ func (a *Authorization) current(now bool) (*Grant, error) {
 	if id := a.ClientID; g != nil && id != "" && g.Client.ID != id {
 		g = nil // the login of a client that is no longer configured
 	}
+	a.maskGrant(g)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.version != known { // another goroutine has read or saved a newer grant
@@ -162,11 +163,8 @@ func (a *Authorization) current(now bool) (*Grant, error) {
 	return g, nil
 }
 
-// setLocked makes g the current grant.
+// setLocked makes g the current grant. The caller has called maskGrant, without the lock.
 func (a *Authorization) setLocked(g *Grant, v version) {
-	if g != nil {
-		a.mask(g.Secrets.Access, g.Secrets.Refresh, g.Secrets.ClientSecret)
-	}
 	if a.grant.access() != g.access() {
 		a.generation++
 		if g.access() != "" {
@@ -176,6 +174,13 @@ func (a *Authorization) setLocked(g *Grant, v version) {
 	a.grant, a.version = g, v
 	close(a.changed)
 	a.changed = make(chan struct{})
+}
+
+// maskGrant passes the secrets of g to OnSecret. g may be nil.
+func (a *Authorization) maskGrant(g *Grant) {
+	if g != nil {
+		a.mask(g.Secrets.Access, g.Secrets.Refresh, g.Secrets.ClientSecret)
+	}
 }
 
 // mask passes secrets to OnSecret, except "".
@@ -190,6 +195,7 @@ func (a *Authorization) mask(secrets ...string) {
 // save makes g the current grant, and stores it, except the token of a client that needs no login.
 // If g cannot be stored, it is used nevertheless.
 func (a *Authorization) save(g *Grant) (err error) {
+	a.maskGrant(g)
 	var v version
 	if !a.ClientCredentials {
 		err = a.Store.save(a.key, g)

@@ -7,6 +7,7 @@
 //	Authorization.BeginLogin ─ discover ─ register ─ Login.URL, opened in a browser
 //	  └ Login.Finish ─ the redirect's parameters ─ exchange ─ Store.save
 //	Authorization.AwaitLogin ─ until this process or another one has logged in
+//	Authorization.AwaitLogout ─ until one of them has deleted the login
 //	Authorization.Logout ─ revoke (RFC 7009) ─ Store.remove
 //
 // There is one [Authorization] for each server, and one [Store] for all Authorizations. Several

@@ -314,6 +314,38 @@ func (a *Authorization) AwaitLogin(ctx context.Context) error {
 	}
 }
 
+// logoutInterval is the longest time for which AwaitLogout does not notice that another process has
+// deleted the login.
+const logoutInterval = 2 * time.Second
+
+// AwaitLogout waits until a login has been used and was then deleted, by this process or another
+// one. It returns the cause of ctx if ctx is done first. Without a login, it does not read the
+// Store.
+func (a *Authorization) AwaitLogout(ctx context.Context) error {
+	for existed := false; ; {
+		a.mu.Lock()
+		changed, exists := a.changed, a.grant != nil
+		a.mu.Unlock()
+		if existed && !exists {
+			return nil
+		}
+		existed = exists
+		var next <-chan time.Time
+		if exists {
+			next = time.After(logoutInterval)
+		}
+		select {
+		case <-changed:
+		case <-next:
+			if _, err := a.current(true); err != nil {
+				a.Log.Debug("stored login not readable", "err", err)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // WantsLogin reports whether a login is useful: there is none, it has ended, or the server has
 // demanded more scopes than were granted.
 func (a *Authorization) WantsLogin() bool {

@@ -420,6 +420,76 @@ func TestLogoutOfAnotherProcessIsNoticed(t *testing.T) {
 	})
 }
 
+func TestLogoutOfAnotherProcessIsNoticedWithoutARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		dir := t.TempDir()
+		c := w.client(t, Options{Store: NewStore(dir, nil)})
+		ended := make(chan error, 1)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() { ended <- c.AwaitLogout(ctx) }()
+		other := w.client(t, Options{Store: NewStore(dir, nil)})
+		for range 2 { // a login that this process has not used is not awaited
+			w.logIn(t, other)
+			if _, _, err := other.Logout(ctx); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+		}
+		w.logIn(t, c)
+		clear(w.valid)
+		_, err := w.refused(c, token(t, c), http.StatusUnauthorized)
+		hasAll(t, err, "invalid_grant") // ends the login, but is no logout
+		time.Sleep(time.Hour)
+		select {
+		case err := <-ended:
+			t.Fatalf("no logout: %v", err)
+		default:
+		}
+		if _, _, err := other.Logout(ctx); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := <-ended; err != nil || time.Since(began) > logoutInterval {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		cause := errors.New("removed")
+		cancel(cause)
+		if err := c.AwaitLogout(ctx); err != cause {
+			t.Error(err)
+		}
+	})
+}
+
+// A callback may call the Authorization.
+func TestCallbacksRunWithoutTheLock(t *testing.T) {
+	w := newWorld()
+	dir := t.TempDir()
+	calls := map[string]int{}
+	for _, store := range []*Store{NewStore(dir, nil), NewStore(dir, nil)} {
+		var c *Authorization
+		check := func(which string) {
+			calls[which]++
+			if !c.mu.TryLock() {
+				t.Errorf("%s runs with the lock", which)
+				return
+			}
+			c.mu.Unlock()
+		}
+		c = w.client(t, Options{Store: store, OnSecret: func(string) { check("OnSecret") },
+			OnNeedsLogin: func(*LoginError) { check("OnNeedsLogin") }})
+		if calls["OnSecret"] == 0 { // the second one reads the login of the first
+			w.logIn(t, c)
+		}
+		if again, err := w.refused(c, token(t, c), http.StatusUnauthorized); !again {
+			t.Error(err)
+		}
+	}
+	if calls["OnSecret"] < 10 || calls["OnNeedsLogin"] == 0 {
+		t.Errorf("calls: %v", calls)
+	}
+}
+
 // A login belongs to the client with which it was made.
 func TestLoginOfAClientThatIsNoLongerConfigured(t *testing.T) {
 	w := newWorld()
