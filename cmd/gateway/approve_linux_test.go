@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"mcpgateway/internal/mcptest/proctest"
 )
 
 // On a terminal, approve asks. Only an answer of yes approves the changes.
@@ -19,7 +21,7 @@ func TestApprove_AsksOnTerminal(t *testing.T) {
 		answer string
 		code   int
 	}{{"n", exitFailed}, {"", exitFailed}, {"yes", exitOK}} {
-		tty, person := terminalPair(t)
+		tty, person := proctest.Terminal(t)
 		if _, err := person.WriteString(one.answer + "\n"); err != nil {
 			t.Fatal(err)
 		}

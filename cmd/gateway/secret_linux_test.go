@@ -13,6 +13,7 @@ import (
 
 	"mcpgateway/internal/keyring"
 	"mcpgateway/internal/mcptest/keyringtest"
+	"mcpgateway/internal/mcptest/proctest"
 )
 
 // useKeyring makes the tests of this process use a keyring of their own.
@@ -56,7 +57,7 @@ func isEchoing(t *testing.T, tty *os.File) bool {
 // On a terminal, gateway secret set asks for the value and does not show it.
 func TestSecretSetOnTerminal(t *testing.T) {
 	useKeyring(t)
-	tty, person := terminalPair(t)
+	tty, person := proctest.Terminal(t)
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func TestSecretSetOnTerminal(t *testing.T) {
 // A signal while the value is entered turns the echo on again, and stores nothing.
 func TestSecretSetIsInterrupted(t *testing.T) {
 	useKeyring(t)
-	tty, person := terminalPair(t)
+	tty, person := proctest.Terminal(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	code := make(chan int, 1)
 	go func() { code <- run(ctx, []string{"secret", "set", "docs"}, stdio{tty, tty, tty}) }()

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"mcpgateway/internal/mcptest/proctest"
 )
 
 // On a terminal a command prints the effects of the file, asks, and stores the approval.
@@ -16,7 +18,7 @@ func TestAskApprovalOnTerminal_F_SEC_2(t *testing.T) {
 	defer out.Close()
 	ask := func(answer string) (code int, shown string) {
 		t.Helper()
-		tty, person := terminalPair(t)
+		tty, person := proctest.Terminal(t)
 		if _, err := person.WriteString(answer + "\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +55,7 @@ func TestAskApprovalOnTerminal_F_SEC_2(t *testing.T) {
 func TestTerminalGetsNoControls_F_SEC_11(t *testing.T) {
 	path := file(t, "gateway.yaml", demoText)
 	for _, terminal := range []bool{false, true} {
-		tty, person := terminalPair(t)
+		tty, person := proctest.Terminal(t)
 		r, w, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package main
+package proctest
 
 import (
 	"fmt"
@@ -8,8 +8,10 @@ import (
 	"unsafe"
 )
 
-// terminalPair opens a pseudo-terminal: tty is the end of the program, person the end of the user.
-func terminalPair(t *testing.T) (tty, person *os.File) {
+// Terminal opens a pseudo-terminal until the test ends: tty is the end of the program, person the
+// end of the user.
+func Terminal(t testing.TB) (tty, person *os.File) {
+	t.Helper()
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
