@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 type loginBackends struct {
 	gateway.Backends
 	done chan struct{}
+	why  error // may be nil
 }
 
 const loggedIn contract.Consents = 1 << 7
@@ -47,7 +49,7 @@ type loginCall struct {
 func (c loginCall) Send() {
 	c.h.OnResponse(contract.BackendResponse{Err: &contract.QuestionError{
 		Asks: loggedIn, URL: "https://gateway.example/login?x=1", Text: "Log in to\u202e gh",
-		Done: c.b.done}})
+		Err: c.b.why, Done: c.b.done}})
 }
 
 const bothCap = `{"elicitation":{"form":{},"url":{}}}`
@@ -167,6 +169,49 @@ func TestQuestion_StatelessOpensPage(t *testing.T) {
 		gh.WantNothing()
 		wantRecord(t, h, "outcome=input_required", "outcome=ok confirmation=accepted")
 	})
+}
+
+// If the user does not open the page, the error has the reason, which names the command, and the
+// link: a client without a user dismisses the question itself. The record does not have the link.
+func TestQuestion_ErrorAfterDismissalHasCommandAndLink(t *testing.T) {
+	const reason = "backend gh: it needs a login (nobody is logged in): gateway login gh, and the user "
+	check := func(t *testing.T, h *harness, m wire.Message, action string, records ...string) {
+		t.Helper()
+		why := reason + map[string]string{"cancel": "has dismissed the question",
+			"decline": "has declined"}[action]
+		if want := "The call did not run: " + why + "; or open https://gateway.example/login?x=1 " +
+			"in a browser"; !m.IsToolError() || !strings.Contains(string(m.Raw()), want) {
+			t.Errorf("%s: got %s", action, m.Raw())
+		}
+		wantRecord(t, h, append(records, "outcome=rejected reason=\""+why+"\"")...)
+		if all := strings.Join(h.auditRecords(), "\n"); strings.Contains(all, "login?x=1") {
+			t.Errorf("the link is in %s", all)
+		}
+	}
+	why := errors.New("it needs a login (nobody is logged in): gateway login gh")
+	for _, action := range []string{"cancel", "decline"} {
+		synctest.Test(t, func(t *testing.T) {
+			b, h, client, gh := openLogin(t, bothCap)
+			b.why = why
+			client.Send(toolsCall("1", "get"))
+			client.SendResult(client.WantRequest("elicitation/create").ID(),
+				`{"action":"`+action+`"}`)
+			check(t, h, client.NextMessage(), action)
+			gh.WantNothing()
+		})
+		synctest.Test(t, func(t *testing.T) {
+			b := &loginBackends{why: why}
+			o := confirmSettings("legacy")
+			o.wrap = b.wrap
+			h, client, gh := openStatelessConfirm(t, o, bothCap)
+			send := func(line string) { client.Send(strings.Replace(line, formCap, bothCap, 1)) }
+			send(modernDel("1", ""))
+			send(retryDel("2", `{"q1":{"action":"`+action+`"}}`,
+				wantInputRequired(t, client, "q1")))
+			check(t, h, client.NextMessage(), action, "outcome=input_required")
+			gh.WantNothing()
+		})
+	}
 }
 
 // The retry of a client without a session is cancelled, or its time is over, while the user is on

@@ -64,15 +64,27 @@ func (c *statelessCall) ask(q question) {
 	case cont != nil && !cont.rerun:
 		c.rejectState(fmt.Errorf("%w; start the call again", q.QuestionError))
 	default:
-		c.askBeforeRerun(q, mrtr.Ticket{Run: newID(), Asks: q.Asks}, []protocol.InputRequest{{
+		t := mrtr.Ticket{Run: newID(), Asks: q.Asks}
+		if q.Err != nil {
+			t.Reason = q.Err.Error()
+		}
+		c.askBeforeRerun(q, t, []protocol.InputRequest{{
 			Key: mrtr.Key(1), Method: protocol.MethodElicitationCreate, Params: q.params(),
 		}}, suspendTimeout)
 	}
 }
 
-// asked returns the question of a ticket.
-func (c *statelessCall) asked(t mrtr.Ticket) question {
-	return question{&contract.QuestionError{Asks: t.Asks}, &c.clientCall}
+// asked returns the question of a ticket with these input requests.
+func (c *statelessCall) asked(t mrtr.Ticket, inputs []protocol.InputRequest) question {
+	e := &contract.QuestionError{Asks: t.Asks}
+	if t.Reason != "" {
+		e.Err = errors.New(t.Reason)
+	}
+	for _, input := range inputs {
+		page, _ := wire.Lookup(input.Params, "url")
+		e.URL = wire.Unquote(page)
+	}
+	return question{e, &c.clientCall}
 }
 
 // askBeforeRerun responds with the elicitations that a rerun requires, or with an error if the
@@ -100,7 +112,7 @@ func (c *statelessCall) askBeforeRerun(q question, t mrtr.Ticket, inputs []proto
 		return
 	}
 	t.Kind, t.Text = mrtr.TicketRerun, string(protocol.InputRequiredResult(inputs, ""))
-	c.asked(t).note(confirmationAsked)
+	c.asked(t, inputs).note(confirmationAsked)
 	c.replyInputRequired(protocol.InputRequiredResult(inputs, c.sealTicket(t, ttl)))
 }
 
@@ -145,17 +157,17 @@ func (c *statelessCall) checkConsent(t mrtr.Ticket, responses []byte) bool {
 		return c.rejectState(mrtr.ErrAlreadyContinued)
 	case answer == confirmationAccepted && len(unanswered) > 0:
 		// the new ticket must not outlive the first ticket, see usedTickets
-		c.askBeforeRerun(c.asked(t), t, unanswered, time.Until(t.Until))
+		c.askBeforeRerun(c.asked(t, inputs), t, unanswered, time.Until(t.Until))
 		return false
 	case answer == confirmationAccepted:
 		c.continuation.claim = claim // claimed when the call is about to be sent
-		c.asked(t).accept()
+		c.asked(t, inputs).accept()
 		c.counted = t.Asks != 0 // the call has not been at the backend
 		return true
 	case !c.claimRerun(claim):
 		return false
 	case t.Asks != 0:
-		c.asked(t).refuse(answer, "")
+		c.asked(t, inputs).refuse(answer, "")
 		return false
 	}
 	m := c.inputDeclined(wire.Errorf(wire.CodeInternalError,

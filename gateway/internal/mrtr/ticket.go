@@ -36,6 +36,9 @@ type Ticket struct {
 	Consents contract.Consents
 	// Asks are the further consents that the user gives by accepting the input requests of a rerun.
 	Asks contract.Consents
+	// Reason is the reason for which the user has to open the page of Asks; "" = unknown, or there
+	// is no page.
+	Reason string
 	// depends on the kind: the backend's own requestState as JSON, "" = none; the id of a suspended
 	// call; or the input requests of a rerun
 	Text string
