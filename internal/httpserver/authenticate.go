@@ -29,11 +29,10 @@ func (a *accessControl) authenticate(r *http.Request, profile string) (sender, *
 		from.Principal = c.principal
 	case policy.oauth != nil && token != "":
 		from, herr = verifyAccessToken(policy.oauth, r, token, profile)
-	case r.Header.Get("Authorization") == "":
-		herr = newHTTPError(http.StatusUnauthorized,
-			"Unauthorized: send the header Authorization: Bearer TOKEN")
-	default:
+	case token != "":
 		herr = invalidToken()
+	default:
+		herr = policy.missingToken(r.Header.Get("Authorization") != "")
 	}
 	if herr != nil {
 		return sender{}, policy.withChallenge(herr, token != "", profile)
@@ -119,11 +118,25 @@ func unknownProfile() *httpError {
 		"configuration; check the path, or add the profile")
 }
 
+// missingToken is the error for a request without a bearer token. withHeader is true if the request
+// has the header Authorization.
+func (r *accessPolicy) missingToken(withHeader bool) *httpError {
+	what, login := "", ""
+	if withHeader {
+		what = "the header Authorization has no bearer token; "
+	}
+	if r.oauth != nil {
+		login = "log in at " + r.oauth.Issuer() + ", or "
+	}
+	return newHTTPError(http.StatusUnauthorized,
+		"Unauthorized: %s%ssend the header Authorization: Bearer TOKEN", what, login)
+}
+
 // invalidToken is the error for a request whose token is invalid or was removed after the check.
 func invalidToken() *httpError {
 	return newHTTPError(http.StatusUnauthorized,
 		"Unauthorized: the token in the header Authorization is not in auth.tokens; "+
-			"send Authorization: Bearer TOKEN")
+			"check it, or ask the operator of the gateway for a new one")
 }
 
 // credentialOf returns the credential with this token; nil = the token is not configured. It

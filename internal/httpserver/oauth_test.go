@@ -474,3 +474,33 @@ func TestOAuthProfiles(t *testing.T) {
 	}
 	h.want(post(id, echoRequest).by(token("all")), 200, resultJSON("1", "{}"))
 }
+
+// The error of a request that is not authenticated says what to do: log in, or send a token, or
+// check the token.
+func TestUnauthorizedReportsWhatToDo(t *testing.T) {
+	with, p, _ := newOAuthHarness(t)
+	without := newHarness(t, func(o *Options) { o.Tokens = bearerTokens("static") })
+	const header = "send the header Authorization: Bearer TOKEN"
+	const none = "the header Authorization has no bearer token; "
+	login := "log in at " + p.Issuer() + ", or "
+	for _, c := range []struct {
+		h                   *harness
+		authorization, want string
+	}{
+		{with, "", login + header},
+		{with, "Basic c3RhdGljOg==", none + login + header},
+		{without, "", header},
+		{without, "Bearer", none + header},
+		{without, "Basic c3RhdGljOg==", none + header},
+		{without, "Bearer wrong", "the token in the header Authorization is not in auth.tokens; " +
+			"check it, or ask the operator of the gateway for a new one"},
+	} {
+		request := testRequest{body: echoRequest}
+		if c.authorization != "" {
+			request = request.withHeader("Authorization", c.authorization)
+		}
+		if _, body := c.h.do(request); !strings.Contains(body, `"Unauthorized: `+c.want+`"`) {
+			t.Errorf("Authorization: %s: got %s, want %s", c.authorization, body, c.want)
+		}
+	}
+}

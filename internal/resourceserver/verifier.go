@@ -103,6 +103,9 @@ func (v *Verifier) Equal(o Options) bool {
 		v.opts.ClientID == o.ClientID && v.opts.ClientSecret == o.ClientSecret
 }
 
+// Issuer returns the identifier of the authorization server.
+func (v *Verifier) Issuer() string { return v.opts.Issuer }
+
 // resource returns the URI of the gateway at the path of a profile; "" = without a profile.
 func (o *Options) resource(profile string) string {
 	if profile == "" {
