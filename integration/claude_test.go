@@ -48,16 +48,22 @@ func newClaude(t testing.TB, m envMarker, env ...string) *claude {
 	}, env...)}
 }
 
-// run runs claude, which must succeed, and returns its stdout and the duration.
-func (c *claude) run(args ...string) (string, time.Duration) {
-	c.t.Helper()
+// command returns a command of claude in a process group of its own.
+func (c *claude) command(args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
-	defer cancel()
+	c.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, c.path, args...)
 	cmd.Dir, cmd.Env = c.dir, c.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// run runs claude, which must succeed, and returns its stdout and the duration.
+func (c *claude) run(args ...string) (string, time.Duration) {
+	c.t.Helper()
+	cmd := c.command(args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	began := time.Now()

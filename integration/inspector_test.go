@@ -36,6 +36,30 @@ func inspectAny(
 	t testing.TB, m envMarker, options []string, server ...string,
 ) (json.RawMessage, time.Duration) {
 	t.Helper()
+	r := runInspector(t, m, nil, options, server...)
+	var envelope struct{ Result json.RawMessage }
+	if r.err == nil {
+		r.err = json.Unmarshal([]byte(r.stdout), &envelope)
+	}
+	if r.err != nil || envelope.Result == nil {
+		t.Fatalf("inspector %q: %v after %v\nstdout: %s\nstderr: %s", options, r.err, r.took,
+			r.stdout, r.stderr)
+	}
+	return envelope.Result, r.took
+}
+
+// An inspection is the outcome of a run of the Inspector's CLI.
+type inspection struct {
+	stdout, stderr string
+	err            error // exit code ≠ 0
+	took           time.Duration
+}
+
+// runInspector is like inspect, but may fail. env is added to the environment of the Inspector.
+func runInspector(
+	t testing.TB, m envMarker, env, options []string, server ...string,
+) inspection {
+	t.Helper()
 	args := []string{module(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build",
 		"index.js"), "--cli",
 		"--format", "json", "--connect-timeout", "60000"}
@@ -44,7 +68,8 @@ func inspectAny(
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node(t), args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, markerEnv + "=" + string(m)}
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir,
+		markerEnv + "=" + string(m)}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -52,16 +77,7 @@ func inspectAny(
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	began := time.Now()
 	err := cmd.Run()
-	took := time.Since(began)
-	var envelope struct{ Result json.RawMessage }
-	if err == nil {
-		err = json.Unmarshal(stdout.Bytes(), &envelope)
-	}
-	if err != nil || envelope.Result == nil {
-		t.Fatalf("inspector %q: %v after %v\nstdout: %s\nstderr: %s", options, err, took, &stdout,
-			&stderr)
-	}
-	return envelope.Result, took
+	return inspection{stdout.String(), stderr.String(), err, time.Since(began)}
 }
 
 // inspectCall calls a tool through the Inspector and returns the result as the Inspector prints
