@@ -62,9 +62,17 @@ type clientCall struct {
 	mu        sync.Mutex
 	cancelled bool
 	// consents of the user to the call; changed only while the call is not at a backend, without mu
-	consents contract.Consents
+	consents callConsents
 	// cancels the context of the goroutine that works for the call; nil if there is none
 	cancelWait context.CancelFunc
+}
+
+// callConsents are the consents of the user to a call.
+type callConsents struct {
+	given contract.Consents
+	// page is the URL of the page that the user has agreed to open; "" = none, or not known: an
+	// earlier request has led to it.
+	page string
 }
 
 // A clientKind is the part of a clientCall that depends on the kind of client.
@@ -238,7 +246,7 @@ func (c *clientCall) isHidden() bool {
 // backendRequest returns a request to the backend: m with the name that the backend uses.
 func (c *clientCall) backendRequest(m wire.Message) contract.BackendRequest {
 	r := contract.BackendRequest{Message: m, Session: c.backendSession, Entry: c.Route.Original,
-		ProgressToken: c.r.Token(), Consents: c.consents}
+		ProgressToken: c.r.Token(), Consents: c.consents.given}
 	switch {
 	case c.Name == c.Route.Original:
 	case c.spec.hasPlainName():

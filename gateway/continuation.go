@@ -43,8 +43,8 @@ func (c *statelessCall) continueCall() bool {
 	if err != nil {
 		return c.rejectState(err)
 	}
-	c.consents = t.Consents
-	if c.consents&contract.Confirmed != 0 {
+	c.consents.given = t.Consents
+	if c.consents.given&contract.Confirmed != 0 {
 		c.confirmation.Store(uint32(confirmationAccepted))
 	}
 	switch t.Kind {
@@ -122,7 +122,7 @@ func (c *statelessCall) claimOf(t mrtr.Ticket) *mrtr.RerunClaim {
 func (c *statelessCall) sealTicket(t mrtr.Ticket, ttl time.Duration) string {
 	t.Principal, t.Profiles = c.client.principal.Key(), c.client.principal.ProfileKey()
 	t.Backend, t.Entry = c.Route.Backend, c.Route.Original
-	t.Call, t.Until, t.Consents = c.digest(), time.Now().Add(ttl), c.consents
+	t.Call, t.Until, t.Consents = c.digest(), time.Now().Add(ttl), c.consents.given
 	if c.backendCall != nil {
 		t.ServerKey = c.backendCall.ServerKey()
 	}
@@ -137,10 +137,10 @@ func (c *statelessCall) sealState(m wire.Message) wire.Message {
 	_, state, _ := protocol.ReadInputRequests(m.Part(wire.PartResult)) // already validated
 	m = mrtr.LabelInputs(c.Route.Backend, protocol.StripNullInputs(m))
 	t, ttl := mrtr.Ticket{Kind: mrtr.TicketState, Text: string(state)}, mrtr.TicketTTL
-	if c.consents != 0 {
+	if c.consents.given != 0 {
 		t.Run, ttl = newID(), suspendTimeout
 	}
-	if state != nil || c.consents != 0 {
+	if state != nil || c.consents.given != 0 {
 		m = protocol.SetRequestState(m, c.sealTicket(t, ttl))
 	}
 	return m

@@ -51,12 +51,30 @@ func (q question) note(state confirmation) {
 
 // accept notes that the user has consented.
 func (q question) accept() {
-	q.c.consents |= q.Asks
+	q.c.consents.given |= q.Asks
+	if q.URL != "" {
+		q.c.consents.page = q.URL
+	}
 	q.note(confirmationAccepted)
 }
 
 // isAccepted reports whether the user has consented.
-func (q question) isAccepted() bool { return q.c.consents&q.Asks != 0 }
+func (q question) isAccepted() bool { return q.c.consents.given&q.Asks != 0 }
+
+// awaitAgain continues with a call whose user has consented before, and which is asked about again:
+// it waits until the user has finished on the page. It ends the call if the user was asked to open
+// another page, which has expired.
+func (q question) awaitAgain() {
+	c := q.c
+	switch {
+	case q.Done == nil:
+		c.failWith(q.QuestionError)
+	case q.URL != c.consents.page:
+		q.refuse(confirmationUnanswered, "the page that the user agreed to open has expired")
+	default:
+		c.goLater(q.send)
+	}
+}
 
 // requires describes for what the user's consent is required.
 func (q question) requires() string {
@@ -140,10 +158,8 @@ func (c *sessionCall) ask(q question) {
 				q.send(ctx)
 			}
 		})
-	case q.Done != nil:
-		c.goLater(q.send)
 	default:
-		c.failWith(q.QuestionError)
+		q.awaitAgain()
 	}
 }
 

@@ -2,7 +2,9 @@ package gateway_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,38 +21,50 @@ type loginBackends struct {
 	gateway.Backends
 	done chan struct{}
 	why  error // may be nil
+
+	mu   sync.Mutex // for expire
+	page int
+}
+
+// expire ends the page without a login. The next call is asked to open another page.
+func (b *loginBackends) expire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.done)
+	b.done = make(chan struct{})
+	b.page++
 }
 
 const loggedIn contract.Consents = 1 << 7
 
 func (b *loginBackends) wrap(set gateway.Backends) gateway.Backends {
-	b.Backends, b.done = set, make(chan struct{})
+	b.Backends, b.done, b.page = set, make(chan struct{}), 1
 	return b
 }
 
 func (b *loginBackends) NewCall(backend string, r contract.BackendRequest,
 	h contract.CallHandler) contract.BackendCall {
 	call := b.Backends.NewCall(backend, r, h)
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	select {
 	case <-b.done:
 		return call
 	default:
-		return loginCall{call, b, h}
+		return loginCall{call, h, &contract.QuestionError{Asks: loggedIn,
+			URL:  fmt.Sprint("https://gateway.example/login?x=", b.page),
+			Text: "Log in to\u202e gh", Err: b.why, Done: b.done}}
 	}
 }
 
 // A loginCall is a call that is not sent.
 type loginCall struct {
 	contract.BackendCall
-	b *loginBackends
-	h contract.CallHandler
+	h        contract.CallHandler
+	question *contract.QuestionError
 }
 
-func (c loginCall) Send() {
-	c.h.OnResponse(contract.BackendResponse{Err: &contract.QuestionError{
-		Asks: loggedIn, URL: "https://gateway.example/login?x=1", Text: "Log in to\u202e gh",
-		Err: c.b.why, Done: c.b.done}})
-}
+func (c loginCall) Send() { c.h.OnResponse(contract.BackendResponse{Err: c.question}) }
 
 const bothCap = `{"elicitation":{"form":{},"url":{}}}`
 
@@ -241,6 +255,52 @@ func TestQuestion_StatelessDoesNotFinishPage(t *testing.T) {
 					t.Errorf("got %s", m.Raw())
 				}
 			}
+			gh.WantNothing()
+		})
+	}
+}
+
+// A call that waits for a page ends when the page expires, with the link of another page. It did
+// not run. Nobody is asked to open that page, so that the call does not wait for it.
+func TestQuestion_PageThatExpiresEndsTheCall(t *testing.T) {
+	check := func(t *testing.T, client *mcptest.Peer) {
+		t.Helper()
+		if m := client.NextMessage(); !m.IsToolError() || !strings.Contains(string(m.Raw()),
+			"there is no answer: the page that the user agreed to open has expired; "+
+				"or open https://gateway.example/login?x=2 in a browser") {
+			t.Errorf("got %s", m.Raw())
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b, h, client, gh := openLogin(t, bothCap)
+		client.Send(toolsCall("1", "get"))
+		client.SendResult(client.WantRequest("elicitation/create").ID(), `{"action":"accept"}`)
+		time.Sleep(time.Minute)
+		client.WantNothing()
+		b.expire()
+		check(t, client)
+		wantRecord(t, h, "outcome=rejected reason=\"backend gh requires")
+		gh.WantNothing()
+	})
+	for _, early := range []bool{true, false} { // the page expires before the retry, or after it
+		synctest.Test(t, func(t *testing.T) {
+			b := new(loginBackends)
+			o := confirmSettings("legacy")
+			o.wrap = b.wrap
+			_, client, gh := openStatelessConfirm(t, o, bothCap)
+			send := func(line string) { client.Send(strings.Replace(line, formCap, bothCap, 1)) }
+			send(modernDel("1", ""))
+			state := wantInputRequired(t, client, "q1")
+			if early {
+				b.expire()
+			}
+			send(retryDel("2", `{"q1":{"action":"accept"}}`, state))
+			synctest.Wait()
+			if !early {
+				client.WantNothing()
+				b.expire()
+			}
+			check(t, client)
 			gh.WantNothing()
 		})
 	}

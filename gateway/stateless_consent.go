@@ -57,9 +57,9 @@ func (c *statelessCall) ask(q question) {
 		c.resumable.unreserveTask()
 	}
 	switch cont := c.continuation; {
-	case q.isAccepted() && q.Done != nil:
-		c.goLater(q.send)
-	case q.isAccepted(), !c.spec.allowsInput:
+	case q.isAccepted():
+		q.awaitAgain()
+	case !c.spec.allowsInput:
 		c.failWith(q.QuestionError)
 	case cont != nil && !cont.rerun:
 		c.rejectState(fmt.Errorf("%w; start the call again", q.QuestionError))

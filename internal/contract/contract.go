@@ -155,9 +155,10 @@ type QuestionError struct {
 	Text string
 	// Err is the reason for which the user has to open the page; nil = unknown, or a form.
 	Err error
-	// Done is closed when the user has finished on the page: the call is sent again after that.
-	// nil = the consent suffices. If a call with the consent gets the error, the gateway does not
-	// ask again, and only waits for Done.
+	// Done is closed when the user has finished on the page, or when the page has expired: the call
+	// is sent again after that. nil = the consent suffices. If a call with the consent gets the
+	// error, the gateway does not ask again: it waits for Done if the user was asked to open the
+	// page at URL, and ends the call otherwise.
 	Done <-chan struct{}
 }
 

@@ -74,8 +74,8 @@ type StartPages struct {
 type startPage struct {
 	LoginRequest
 	id     string
-	opened time.Time
-	done   chan struct{} // closed when the login is completed
+	expiry *time.Timer
+	done   chan struct{} // closed when the login is completed, or the page expires
 
 	// Guarded by StartPages.mu: the login in progress, and the cookie of its browser; nil and "" =
 	// none.
@@ -92,7 +92,8 @@ func NewStartPages(base func(port int) (string, error), mask func(string) string
 }
 
 // Open returns the URL of the start page for a target, and a channel that is closed when the login
-// is completed. If the same client was asked for the same login before, the page is the same.
+// is completed, or when the page expires. If the same client was asked for the same login before,
+// the page is the same until then.
 func (p *StartPages) Open(t LoginRequest) (address string, done <-chan struct{}, err error) {
 	base, err := p.base(t.RedirectPort)
 	if err != nil {
@@ -100,7 +101,6 @@ func (p *StartPages) Open(t LoginRequest) (address string, done <-chan struct{},
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closeExpiredLocked()
 	for _, one := range p.open {
 		if one.Login == t.Login && one.Client == t.Client {
 			return base + StartPath + one.id, one.done, nil
@@ -109,8 +109,8 @@ func (p *StartPages) Open(t LoginRequest) (address string, done <-chan struct{},
 	if len(p.open) >= maxPages {
 		p.closeLocked(p.open[0])
 	}
-	one := &startPage{LoginRequest: t, id: rand.Text(), opened: time.Now(),
-		done: make(chan struct{})}
+	one := &startPage{LoginRequest: t, id: rand.Text(), done: make(chan struct{})}
+	one.expiry = time.AfterFunc(pageTTL, func() { p.expire(one) })
 	p.open = append(p.open, one)
 	p.byID[one.id] = one
 	return base + StartPath + one.id, one.done, nil
@@ -130,18 +130,22 @@ func (p *StartPages) Complete(login Beginner) {
 
 // completeLocked ends a page whose login is completed.
 func (p *StartPages) completeLocked(one *startPage) {
-	if p.byID[one.id] == one {
+	if p.byID[one.id] == one && one.expiry.Stop() {
 		p.closeLocked(one)
 		close(one.done)
 	}
 }
 
-func (p *StartPages) closeExpiredLocked() {
-	for len(p.open) > 0 && time.Since(p.open[0].opened) > pageTTL {
-		p.closeLocked(p.open[0])
-	}
+// expire ends a page whose time is over.
+func (p *StartPages) expire(one *startPage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closeLocked(one)
+	close(one.done)
 }
 
+// closeLocked closes a page, if it is open. What waits for it waits until it expires, because the
+// login may be completed at another page.
 func (p *StartPages) closeLocked(one *startPage) {
 	for i, other := range p.open {
 		if other == one {
@@ -177,7 +181,6 @@ func (p *StartPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *StartPages) find(id string) *startPage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closeExpiredLocked()
 	return p.byID[id]
 }
 
@@ -320,7 +323,6 @@ func (one *startPage) hasCookieLocked(r *http.Request) bool {
 func (p *StartPages) serveRedirect(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	p.mu.Lock()
-	p.closeExpiredLocked()
 	one := p.state[query.Get("state")]
 	var login *oauthclient.Login
 	owns := false

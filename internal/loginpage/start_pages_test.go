@@ -297,6 +297,49 @@ func TestPagesAreBounded(t *testing.T) {
 	})
 }
 
+// A call must not wait longer than its user can log in.
+func TestPageThatExpiresEndsItsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, a := newPages(), &failing{}
+		began := time.Now()
+		first, done := open(t, p, LoginRequest{Client: "c", Login: a})
+		time.Sleep(pageTTL - time.Second)
+		if again, _ := open(t, p, LoginRequest{Client: "c", Login: a}); again != first ||
+			isClosed(done) {
+			t.Error("the page ends too early")
+		}
+		<-done
+		if took := time.Since(began); took != pageTTL {
+			t.Errorf("the wait ended after %v", took)
+		}
+		next, done := open(t, p, LoginRequest{Client: "c", Login: a})
+		if next == first {
+			t.Error("the page is open again")
+		}
+		p.Complete(a)
+		if !isClosed(done) {
+			t.Error("not completed")
+		}
+		time.Sleep(2 * pageTTL) // the timer of a completed page has no effect
+	})
+}
+
+// A page that is closed because there are too many is no end of the wait, because somebody may log
+// in at another page; the wait ends when the page would have expired.
+func TestPageBeyondTheLimitEndsItsWaitLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPages()
+		began := time.Now()
+		_, done := open(t, p, LoginRequest{Client: "first", Login: &failing{}})
+		for i := range maxPages {
+			open(t, p, LoginRequest{Client: fmt.Sprint(i), Login: &failing{}})
+		}
+		if <-done; time.Since(began) != pageTTL {
+			t.Errorf("the wait ended after %v", time.Since(began))
+		}
+	})
+}
+
 func TestNoAddressForPages(t *testing.T) {
 	errNone := errors.New("no address")
 	p := NewStartPages(func(int) (string, error) { return "", errNone }, nil)
