@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -178,11 +179,15 @@ func (w *loginWait) logIn(ctx context.Context, noBrowser bool) error {
 	}
 	w.done = make(chan error, 1)
 	server := &http.Server{Handler: w, ReadHeaderTimeout: 10 * time.Second}
-	go server.Serve(listener)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
 	defer func() {
 		ending, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = server.Shutdown(ending) // lets the browser show the outcome
+		if server.Shutdown(ending) != nil { // lets the browser show the outcome
+			server.Close()
+		}
+		serving.Wait()
 	}()
 
 	issuer := escapeControls(w.login.Issuer)
@@ -191,7 +196,7 @@ func (w *loginWait) logIn(ctx context.Context, noBrowser bool) error {
 		fmt.Fprintf(w.err, "Open this page to log in to %s at %s:\n\n%s\n\n"+
 			"Then paste the address of the page that the browser cannot open (%s?...):\n",
 			w.name, issuer, w.login.URL, redirect)
-		go w.readRedirects(ctx)
+		go w.readRedirects(ctx) // ends with the process if the user pastes nothing
 	default:
 		fmt.Fprintf(w.err, "Log in to %s at %s in the browser. If no browser opens, open:\n\n%s\n\n",
 			w.name, issuer, w.login.URL)

@@ -23,6 +23,8 @@ type loginPages struct {
 	*loginpage.StartPages
 	onSecret func(string) // is called with the id of each page
 
+	serving sync.WaitGroup // of the servers
+
 	mu      sync.Mutex
 	url     string // of the HTTP server, without a path; "" = none
 	servers map[int]*loginServer
@@ -32,7 +34,9 @@ type loginPages struct {
 // A loginServer serves pages at a port of this machine.
 type loginServer struct {
 	http.Server
-	url string
+	opened chan struct{} // closed when the server listens, or when err is set
+	url    string
+	err    error // the server does not listen
 }
 
 func newLoginPages(mask *logging.Mask) *loginPages {
@@ -52,28 +56,47 @@ func (p *loginPages) setURL(url string) {
 // base returns the URL under which browsers reach the pages.
 func (p *loginPages) base(port int) (string, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.url != "" {
-		return p.url, nil
+	url, server := p.url, p.servers[port]
+	isNew := url == "" && server == nil && !p.closed
+	if isNew {
+		server = &loginServer{opened: make(chan struct{})}
+		p.servers[port] = server
 	}
-	if server := p.servers[port]; server != nil {
-		return server.url, nil
-	}
-	if p.closed {
+	p.mu.Unlock()
+	switch {
+	case url != "":
+		return url, nil
+	case server == nil:
 		return "", http.ErrServerClosed
+	case isNew:
+		p.openServer(server, port)
 	}
+	<-server.opened
+	return server.url, server.err
+}
+
+// openServer lets a server listen at a port of this machine.
+func (p *loginPages) openServer(server *loginServer, port int) {
+	defer close(server.opened)
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return "", err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+		delete(p.servers, port) // the next page tries again
+		server.err = err
+		return
+	case p.closed:
+		l.Close()
+		server.err = http.ErrServerClosed
+		return
 	}
-	server := &loginServer{url: "http://" + l.Addr().String()}
+	server.url = "http://" + l.Addr().String()
 	server.Handler = localOnly(l.Addr().String(), p.StartPages)
 	server.ReadHeaderTimeout, server.ReadTimeout = 10*time.Second, 10*time.Second
 	server.WriteTimeout, server.IdleTimeout = time.Minute, time.Minute
 	server.MaxHeaderBytes = 32 << 10
-	p.servers[port] = server
-	go server.Serve(l)
-	return server.url, nil
+	p.serving.Go(func() { _ = server.Serve(l) })
 }
 
 // localOnly rejects requests for another host, such as those of a page whose name was rebound to
@@ -99,8 +122,11 @@ func (p *loginPages) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, server := range servers {
-		_ = server.Shutdown(ctx)
+		if server.Shutdown(ctx) != nil {
+			server.Close()
+		}
 	}
+	p.serving.Wait()
 }
 
 // openPage implements LoginPage of [backends.Options].
