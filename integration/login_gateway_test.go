@@ -217,6 +217,9 @@ func TestCheck_PrintsNeedsLogin(t *testing.T) {
 	r := s.run("check")
 	r.expect(t, 1, "1 of 2 backends failed", "it needs a login (nobody is logged in): "+
 		"gateway login notes")
+	if strings.Contains(r.err, "log-level debug") || !strings.Contains(r.err, "gateway login notes") {
+		t.Errorf("the advice is not about the login: %s", r.err)
+	}
 	for _, line := range strings.Split(r.out, "\n") {
 		fields := strings.Fields(line)
 		if len(fields) > 2 && (fields[0] == "demo" && fields[1] != "ok" ||

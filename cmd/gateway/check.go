@@ -157,11 +157,26 @@ func printStatus(o *oneShot) error {
 	}
 	if failed > 0 {
 		return hintedError{
-			fmt.Errorf("%d of %d backends failed", failed, len(all)),
-			"gateway check --log-level debug also shows the output of the programs",
+			fmt.Errorf("%d of %d backends failed", failed, len(all)), checkHint(all),
 		}
 	}
 	return nil
+}
+
+// checkHint returns advice for backends of which some do not work: "" = the rows contain it.
+func checkHint(all []backends.Status) (hint string) {
+	for _, s := range all {
+		switch {
+		case isHealthy(s), s.State == backends.Misconfigured:
+		case s.State == backends.NeedsLogin && hint == "":
+			hint = "gateway login " + s.Name
+		case s.State == backends.NeedsLogin:
+			hint = "gateway login NAME, for each backend that needs a login"
+		default:
+			return "gateway check --log-level debug also shows the output of the programs"
+		}
+	}
+	return hint
 }
 
 // countColumns returns the number of tools, prompts and resources of a backend as three columns.
