@@ -109,6 +109,7 @@ func (c *cli) open(
 	if a.client, err = clientWithProfile(cfg, c.source.profile); err != nil {
 		return nil, err
 	}
+	a.mask.SetTokenOwners(tokenOwners(cfg.Backends, nil)...)
 	c.mask = a.mask
 	a.openLog(c.err)
 	a.previousNames = loadNameRecord(cfg.StateDir, a.Source, a.log)
@@ -152,7 +153,7 @@ func (c *cli) open(
 		LoginPage:    loginPage,
 
 		CompleteLogin: completeLogin,
-		OnSecret:      func(backend, secret string) { a.mask.AddToken("backend "+backend, secret) },
+		OnSecret:      func(name, secret string) { a.mask.AddToken(tokenOwner(name), secret) },
 		Log:           a.log,
 
 		StartParallel: cfg.Limits.StartParallel,

@@ -41,7 +41,7 @@ type loginServer struct {
 
 func newLoginPages(mask *logging.Mask) *loginPages {
 	p := &loginPages{servers: make(map[int]*loginServer),
-		onSecret: func(id string) { mask.AddToken("page", id) }}
+		onSecret: func(id string) { mask.AddToken(pageOwner, id) }}
 	p.StartPages = loginpage.NewStartPages(p.base, mask.String)
 	return p
 }

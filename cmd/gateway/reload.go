@@ -80,6 +80,7 @@ func (t reloadTarget) ApplyBackends(
 	ctx context.Context, c *config.Config, late func(names []string),
 ) error {
 	setBackendRates(&t.rates, c)
+	t.mask.SetTokenOwners(tokenOwners(c.Backends, t.backends.Status())...)
 	return t.backends.Apply(ctx, backends.Change{
 		Backends: c.Backends, Catalog: catalogOptions(c), CatalogWait: c.Catalog.Wait,
 		Profiles:    c.Profiles,

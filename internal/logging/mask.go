@@ -27,8 +27,9 @@ const minSecret = 4
 // It does not find values encoded in hex or base64. Of the values that it was not given, it finds
 // user:pass@ and the query of URLs, "Bearer xxx" and "Authorization: xxx" (see findCredentials).
 //
-// A nil Mask and the zero Mask change nothing; the zero Mask becomes effective with the first Add
-// or SetSecrets. All methods may be called concurrently. Masking takes no lock.
+// A nil Mask and the zero Mask change nothing; the zero Mask becomes effective with the first call
+// of Add, AddToken, SetSecrets or SetTokenOwners. All methods may be called concurrently. Masking
+// takes no lock.
 type Mask struct {
 	secrets atomic.Pointer[maskState] // replaced, never modified
 }
@@ -38,6 +39,7 @@ type maskState struct {
 	current          []string      // current values
 	past             []string      // earlier values, the latest first
 	tokens           []maskedToken // values of AddToken, the latest first
+	owners           []string      // owners of tokens that exist
 	encodings        []string      // all encodings of the current and past values
 	decodedEncodings []string      // encodings as they appear in a decoded text, where + is a space
 
@@ -50,13 +52,15 @@ type maskState struct {
 type maskedToken struct{ owner, text string }
 
 // maxPast is the number of earlier values that a Mask keeps. maxTokens and maxTokenBytes bound the
-// tokens of one owner, so that no owner removes the tokens of others, and maxAllTokens bounds all
-// tokens.
+// tokens of one owner, and maxAllTokens bounds all tokens. In addition, the latest keptTokens
+// tokens of each owner that exists are kept, so that no owner removes the tokens that others use: a
+// login has an access token, a refresh token, a client secret, and a code or a verifier.
 const (
 	maxPast       = 256
 	maxTokens     = 64
 	maxTokenBytes = 256 << 10
 	maxAllTokens  = 512
+	keptTokens    = 4
 )
 
 // NewMask returns a Mask for these values.
@@ -70,23 +74,27 @@ func NewMask(values ...string) *Mask {
 // bytes are ignored, and space around a value is trimmed. Each line of a value, and the credentials
 // after the scheme of an Authorization header, are also masked separately.
 func (m *Mask) Add(values ...string) {
-	m.update(func(old maskState) maskState {
-		return maskState{current: slices.Concat(old.current, values), past: old.past,
-			tokens: old.tokens}
-	})
+	m.update(func(s *maskState) { s.current = slices.Concat(s.current, values) })
 }
 
 // AddToken adds a value that will be replaced by others again and again, such as an access token.
-// The latest 64 tokens of an owner, for example a backend, are masked.
+// The latest 64 tokens of an owner, for example a backend, are masked, as long as all owners
+// together have at most 512 tokens. Beyond that, only the latest 4 tokens of each owner that
+// SetTokenOwners names are masked in any case.
 func (m *Mask) AddToken(owner, text string) {
 	added := maskedToken{owner, text}
 	if m.touchToken(added) {
 		return
 	}
-	m.update(func(old maskState) maskState {
-		return maskState{current: old.current, past: old.past,
-			tokens: boundTokens(slices.Insert(slices.Clone(old.tokens), 0, added))}
+	m.update(func(s *maskState) {
+		s.tokens = boundTokens(slices.Concat([]maskedToken{added}, s.tokens), s.owners)
 	})
+}
+
+// SetTokenOwners replaces the owners of tokens that exist. The tokens of other owners are not
+// removed at once, because later messages may contain them.
+func (m *Mask) SetTokenOwners(owners ...string) {
+	m.update(func(s *maskState) { s.owners = slices.Clone(owners) })
 }
 
 // touchToken makes a token the latest, and reports whether it was known.
@@ -106,9 +114,10 @@ func (m *Mask) touchToken(t maskedToken) bool {
 	}
 }
 
-// boundTokens removes the oldest tokens of the owner of the first one, and the oldest tokens of
-// all, until the bounds are met.
-func boundTokens(all []maskedToken) []maskedToken {
+// boundTokens removes tokens of the owner of the first one until this owner meets its bounds, and
+// then tokens of all until maxAllTokens is met, each time the oldest first. It keeps the first
+// token, and in the second step the latest keptTokens of each of the owners.
+func boundTokens(all []maskedToken, owners []string) []maskedToken {
 	count, length := 0, 0
 	all = slices.DeleteFunc(all, func(t maskedToken) bool {
 		if t.owner != all[0].owner {
@@ -118,26 +127,40 @@ func boundTokens(all []maskedToken) []maskedToken {
 		length += len(t.text)
 		return count > 1 && (count > maxTokens || length > maxTokenBytes)
 	})
-	return all[:min(len(all), maxAllTokens)]
+	if len(all) <= maxAllTokens {
+		return all
+	}
+	left := make(map[string]int, len(owners)) // tokens to keep beyond maxAllTokens
+	for _, owner := range owners {
+		left[owner] = keptTokens
+	}
+	kept := 0
+	return slices.DeleteFunc(all, func(t maskedToken) bool {
+		kept++
+		left[t.owner]--
+		return kept > maxAllTokens && left[t.owner] < 0
+	})
 }
 
 // SetSecrets replaces the values given to NewMask and Add. The latest 256 earlier values are still
 // masked, because later messages may contain them.
 func (m *Mask) SetSecrets(values ...string) {
-	m.update(func(old maskState) maskState {
-		return maskState{current: values, past: slices.Concat(old.current, old.past),
-			tokens: old.tokens}
+	m.update(func(s *maskState) {
+		s.past = slices.Concat(s.current, s.past)
+		s.current = values
 	})
 }
 
-func (m *Mask) update(change func(old maskState) maskState) {
+// update replaces the state by a changed copy. change must not modify the lists of the state that
+// it gets, only replace them.
+func (m *Mask) update(change func(s *maskState)) {
 	for {
-		old := m.secrets.Load()
-		before := maskState{}
+		old, next := m.secrets.Load(), maskState{}
 		if old != nil {
-			before = *old
+			next = maskState{current: old.current, past: old.past, tokens: old.tokens,
+				owners: old.owners}
 		}
-		next := change(before)
+		change(&next)
 		next.current = slices.Compact(slices.Sorted(slices.Values(next.current)))
 		seen := make(map[string]bool, len(next.past))
 		next.past = slices.DeleteFunc(slices.Clone(next.past), func(v string) bool {

@@ -1,0 +1,61 @@
+package logging
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// The tokens of many owners do not push out the tokens in use of an owner that still exists. The
+// tokens of owners that no longer exist are bounded.
+func TestMaskKeepsTheTokensInUseOfEachOwner(t *testing.T) {
+	var all []maskedToken
+	token := func(owner, n int) maskedToken {
+		return maskedToken{"backend-" + strconv.Itoa(owner), "token-" + strconv.Itoa(n)}
+	}
+	var owners []string
+	for i := range 300 {
+		owners = append(owners, token(i, 0).owner)
+	}
+	add := func(one maskedToken) {
+		all = boundTokens(slices.Concat([]maskedToken{one}, all), owners)
+	}
+	for i := range 300 {
+		for n := range 6 {
+			add(token(i, n))
+		}
+	}
+	for n, want := range []bool{false, false, true, true, true, true} {
+		for i := range 200 {
+			if slices.Contains(all, token(i, n)) != want {
+				t.Fatalf("token %d of owner %d: kept %t", n, i, !want)
+			}
+		}
+	}
+	owners = owners[250:]
+	for n := range maxAllTokens {
+		add(token(1000+n, 1))
+	}
+	if want := maxAllTokens + 50*keptTokens; len(all) != want {
+		t.Errorf("%d tokens, want %d", len(all), want)
+	}
+	if slices.Contains(all, token(249, 5)) || !slices.Contains(all, token(250, 2)) {
+		t.Error("not the tokens of the owners that exist are kept")
+	}
+}
+
+// The tokens of an owner that no longer exists are masked until there are too many.
+func TestMaskOfFormerOwner(t *testing.T) {
+	mask := NewMask()
+	mask.SetTokenOwners("first", "second")
+	mask.AddToken("first", "token-of-first")
+	mask.SetTokenOwners("second")
+	mask.AddToken("second", "token-of-second")
+	mask.SetSecrets("a-secret")
+	if got := mask.String("token-of-first token-of-second a-secret"); got != "*** *** ***" {
+		t.Error(got)
+	}
+	if s := mask.secrets.Load(); !slices.Equal(s.owners, []string{"second"}) {
+		t.Errorf("the owners are %q", s.owners)
+	}
+}
