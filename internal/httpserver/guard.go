@@ -16,10 +16,8 @@ import (
 // admit checks Host, Origin and further headers of a request before the body is read, and sets the
 // CORS headers of the response. Preflight requests contain no token.
 func (a *accessControl) admit(h http.Header, r *http.Request) *httpError {
-	if a.loopback && !a.isGatewayHost(r.Host) {
-		return newHTTPError(http.StatusForbidden,
-			"Forbidden: the Host header names another host; if a proxy in front of the gateway "+
-				"has that name, add it to hosts in the gateway's configuration")
+	if herr := a.admitHost(r); herr != nil {
+		return herr
 	}
 	if herr := checkSingleValues(r.Header); herr != nil {
 		return herr
@@ -31,6 +29,17 @@ func (a *accessControl) admit(h http.Header, r *http.Request) *httpError {
 		strings.Contains(strings.Join(r.Header["Via"], ","), a.via) {
 		return newHTTPError(http.StatusLoopDetected,
 			"Loop detected: this backend is the gateway itself; remove it from the configuration")
+	}
+	return nil
+}
+
+// admitHost checks the header Host: after DNS rebinding, a page of another site could send requests
+// to a gateway that listens on a loopback address.
+func (a *accessControl) admitHost(r *http.Request) *httpError {
+	if a.loopback && !a.isGatewayHost(r.Host) {
+		return newHTTPError(http.StatusForbidden,
+			"Forbidden: the Host header names another host; if a proxy in front of the gateway "+
+				"has that name, add it to hosts in the gateway's configuration")
 	}
 	return nil
 }

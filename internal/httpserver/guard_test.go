@@ -79,6 +79,23 @@ func TestSEC_01_OtherHostsAndOriginsAreRejected(t *testing.T) {
 	}
 }
 
+// Pages of logins accept requests from pages of other sites, but only for a name of the gateway.
+func TestLoginPagesOfOtherHostsAreRejected(t *testing.T) {
+	h := newHarness(t, func(o *Options) {
+		o.Loopback = true
+		o.LoginPages = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("page"))
+		})
+	})
+	page := testRequest{method: "GET", path: "/login/x"}.withHeader("Origin", "https://i.example")
+	h.want(page, 200, "page")
+	page.host = "evil.com"
+	_, body := h.do(page)
+	if !strings.Contains(body, "add it to hosts") {
+		t.Errorf("another host: %s", body)
+	}
+}
+
 // If the Host header is not checked, an equal origin proves nothing unless the host is known to
 // be the gateway.
 func TestOriginsBeyondLoopback(t *testing.T) {

@@ -96,8 +96,8 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveLogin serves a page of a login. A browser comes here from the page of an authorization
 // server, so that requests of other origins are allowed.
 func (x *httpExchange) serveLogin() {
-	if x.srv.access.loopback && !x.srv.access.isGatewayHost(x.r.Host) {
-		x.reject(newHTTPError(http.StatusForbidden, "Forbidden: the Host header names another host"))
+	if herr := x.srv.access.admitHost(x.r); herr != nil {
+		x.reject(herr)
 		return
 	}
 	x.srv.opts.LoginPages.ServeHTTP(x.w, x.r)
