@@ -48,7 +48,7 @@ var allowedImports = map[string][]string{
 	"internal/httpserver": {"internal/principal", "internal/protocol", "internal/quota",
 		"internal/resourceserver", "internal/text", "internal/transport", "internal/weburl",
 		"internal/wire"},
-	"internal/resourceserver": {"internal/principal", "internal/wire"},
+	"internal/resourceserver": {"internal/principal", "internal/weburl", "internal/wire"},
 	"idmap":                   {},
 	"internal/contract":       {"internal/wire"},
 	"internal/peer":           {"idmap", "internal/protocol", "internal/transport", "internal/wire"},
@@ -221,6 +221,7 @@ var allowedStd = map[string][]string{
 	"log":  {"internal/config", "internal/logging"},
 	"net": {
 		"cmd/gateway", "internal/config", "internal/httpserver", "internal/oauthclient",
+		"internal/resourceserver",
 		"internal/secrets", "internal/transport/http1", "internal/transport/httpclient",
 		"internal/weburl",
 	},
@@ -239,8 +240,8 @@ var allowedStd = map[string][]string{
 	"syscall": {
 		"cmd/gateway", "internal/config", "internal/filelock", "internal/httpserver", "internal/logging",
 		"internal/oauthclient", "internal/procgroup",
-		"internal/reload", "internal/transport", "internal/transport/child",
-		"internal/transport/http1", "internal/transport/httpclient",
+		"internal/reload", "internal/resourceserver", "internal/transport",
+		"internal/transport/child", "internal/transport/http1", "internal/transport/httpclient",
 	},
 	"testing": {},
 	"unsafe":  {"internal/procgroup", "internal/transport"},

@@ -182,6 +182,8 @@ func needsRestart(key string) bool {
 // changed sets f to a value that depends on n.
 func changed(f reflect.Value, n int64) {
 	switch f.Kind() {
+	case reflect.Bool:
+		f.SetBool(n == 2)
 	case reflect.String:
 		f.SetString(strconv.FormatInt(n, 10))
 	case reflect.Map:

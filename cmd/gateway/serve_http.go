@@ -105,7 +105,8 @@ func (s *service) verifierOf(c config.AuthorizationServer) *resourceserver.Verif
 	}
 	o := resourceserver.Options{
 		Issuer: c.Issuer, Audience: c.Audience, Scopes: c.Scopes,
-		ClientID: c.Introspection.ClientID, ClientSecret: c.Introspection.ClientSecret,
+		AllowPrivate: c.AllowPrivate,
+		ClientID:     c.Introspection.ClientID, ClientSecret: c.Introspection.ClientSecret,
 		Log: s.log,
 	}
 	for _, p := range c.Profiles {

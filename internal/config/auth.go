@@ -165,8 +165,11 @@ type AuthorizationServer struct {
 	Issuer string `koanf:"issuer"`
 	// Audience is the URI of the gateway, for which clients request tokens: an http or https URL
 	// without query and fragment.
-	Audience      string        `koanf:"audience"`
-	Scopes        []string      `koanf:"scopes"` // required scopes
+	Audience string   `koanf:"audience"`
+	Scopes   []string `koanf:"scopes"` // required scopes
+	// AllowPrivate permits endpoints at private addresses in the metadata of the issuer, in
+	// addition to those at its own origin.
+	AllowPrivate  bool          `koanf:"allow_private" json:",omitempty"`
 	Introspection Introspection `koanf:"introspection"`
 	// Profiles give profiles to access tokens. A token gets the profiles of all items that apply.
 	// If there are items and none applies, the token is refused.
@@ -209,8 +212,7 @@ func (c *checker) authorizationServer(cfg *Config) {
 		item := fmt.Sprintf("%s.scopes[%d]", at, i)
 		switch {
 		case c.reported[item]:
-		case !scopeToken().MatchString(scope):
-			c.fail(item, "is not a scope: a scope has no space, quote or backslash", "")
+		case c.scope(scope, item):
 		case scope == "offline_access":
 			c.fail(item, "offline_access is not a scope of the gateway: "+
 				"it concerns refresh tokens of the client only", "remove it")
@@ -231,6 +233,15 @@ func (c *checker) authorizationServer(cfg *Config) {
 	}
 }
 
+// scope reports whether a value is not a scope, after it has failed.
+func (c *checker) scope(scope, at string) (failed bool) {
+	if scopeToken().MatchString(scope) || c.reported[at] {
+		return false
+	}
+	c.fail(at, "is not a scope: a scope has no space, quote or backslash", "")
+	return true
+}
+
 // oauthProfiles checks the profiles of access tokens.
 func (c *checker) oauthProfiles(cfg *Config, at string) {
 	for i, p := range cfg.Auth.OAuth.Profiles {
@@ -241,9 +252,7 @@ func (c *checker) oauthProfiles(cfg *Config, at string) {
 		switch {
 		case p.Scope != "" && p.Claim != "":
 			c.fail(item+".claim", "cannot be combined with scope", "write two items")
-		case p.Scope != "" && !scopeToken().MatchString(p.Scope):
-			c.fail(item+".scope",
-				"is not a scope: a scope has no space, quote or backslash", "")
+		case p.Scope != "" && c.scope(p.Scope, item+".scope"):
 		case (p.Claim == "") != (p.Value == ""):
 			c.both(item+".claim", p.Claim, item+".value", p.Value,
 				"write it like claim: groups, value: admins")

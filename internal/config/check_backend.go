@@ -281,10 +281,7 @@ func (c *checker) oauth(b *Backend, at string) {
 		c.fail(at+".redirect_port", "must be a port, 0 to 65535"+c.not(at+".redirect_port"), "")
 	}
 	for i, scope := range o.Scopes {
-		here := fmt.Sprintf("%s.scopes[%d]", at, i)
-		if !scopeToken().MatchString(scope) && !c.reported[here] {
-			c.fail(here, "is not a scope: a scope has no space, quote or backslash", "")
-		}
+		c.scope(scope, fmt.Sprintf("%s.scopes[%d]", at, i))
 	}
 }
 

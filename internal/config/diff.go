@@ -147,6 +147,7 @@ var reloadEffects = map[string]reloadEffect{
 	"auth.oauth.audience":                    liveUnlessRemoved,
 	"auth.oauth.scopes":                      liveUnlessRemoved,
 	"auth.oauth.profiles":                    liveUnlessRemoved,
+	"auth.oauth.allow_private":               live,
 	"auth.oauth.introspection.client_id":     liveUnlessRemoved,
 	"auth.oauth.introspection.client_secret": liveUnlessRemoved,
 

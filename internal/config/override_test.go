@@ -53,6 +53,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"GATEWAY_AUTH_OAUTH_ISSUER":   "https://i.example",
 		"GATEWAY_AUTH_OAUTH_AUDIENCE": "https://g.example/mcp",
 
+		"GATEWAY_AUTH_OAUTH_ALLOW_PRIVATE":               "true",
 		"GATEWAY_AUTH_OAUTH_INTROSPECTION_CLIENT_ID":     "gateway",
 		"GATEWAY_AUTH_OAUTH_INTROSPECTION_CLIENT_SECRET": "hunter2hunter2",
 
@@ -96,7 +97,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	got := fmt.Sprintln(c.State, c.Listen, c.Auth.PublicURL, c.Auth.OAuth, c.TLS, c.Catalog, c.Log,
 		c.Audit, c.Limits,
 		b.StartTimeout, b.CallTimeout, b.Lazy, b.IdleStop, b.MaxInFlight, b.QueueWait)
-	if want := "none [::1]:0 https://gw.example {https://i.example https://g.example/mcp [] {gateway hunter2hunter2} []} {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
+	if want := "none [::1]:0 https://gw.example {https://i.example https://g.example/mcp [] true {gateway hunter2hunter2} []} {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -158,8 +158,8 @@ func TestOAuthProfilePath(t *testing.T) {
 	h.want(testRequest{method: "GET", path: "/sse/reader"}.by(reader), 401, "*")
 }
 
-// While the authorization server is not available, its clients get 503, and holders of tokens of
-// the configuration are served.
+// While the authorization server is not available, its clients get 503 without the failure, which
+// may name internal addresses. Holders of tokens of the configuration are served.
 func TestOAuthUnavailable(t *testing.T) {
 	h, p, _ := newOAuthHarness(t)
 	token := p.IssueToken(oidctest.TokenSpec{})
@@ -172,7 +172,7 @@ func TestOAuthUnavailable(t *testing.T) {
 	res, body := h.do(statelessRequest("1", "echo", "").by(token))
 	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" ||
 		res.Header.Get("WWW-Authenticate") != "" || !strings.Contains(body, p.Issuer()) ||
-		!strings.Contains(body, "status 500") {
+		strings.Contains(body, "status 500") || strings.Contains(body, "well-known") {
 		t.Errorf("%s %v %s", res.Status, res.Header, body)
 	}
 	h.want(statelessRequest("1", "echo", "").by("static"), 200, "*")
@@ -376,7 +376,7 @@ func TestUpdateAccessOAuth(t *testing.T) {
 	for { // Run of the old Verifier has ended: it sends no more requests
 		_, err := old.Verify(context.Background(), p.IssueToken(oidctest.TokenSpec{
 			Forgery: oidctest.UnknownKeyID}), "")
-		if strings.Contains(err.Error(), "canceled") {
+		if strings.Contains(err.Error(), "is not available") {
 			break
 		}
 		<-time.After(10 * time.Millisecond)

@@ -7,9 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"strings"
 	"syscall"
 	"time"
 
@@ -112,8 +110,7 @@ func (g *guard) check(u *url.URL) error {
 	case u.Scheme != "https":
 		return errors.New("the URL is not https; oauth.allow_private: true permits it")
 	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	if err == nil && !isPublic(addr) || isLocalName(u.Hostname()) {
+	if weburl.IsPrivateHost(u.Hostname()) {
 		return errNotPublic
 	}
 	return nil
@@ -125,47 +122,10 @@ var errNotPublic = errors.New("the URL leads to a private, local or reserved add
 
 // checkDial implements Control of [net.Dialer]: it rejects addresses that are not public.
 func checkDial(_, address string, _ syscall.RawConn) error {
-	addr, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("%s is not an address", address)
-	}
-	if !isPublic(addr.Addr()) {
+	if !weburl.IsPublicAddrPort(address) {
 		return errNotPublic
 	}
 	return nil
-}
-
-// notPublic are the reserved ranges of addresses for which package netip has no method.
-var notPublic = parsePrefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24",
-	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-	"64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
-	"fec0::/10")
-
-func parsePrefixes(texts ...string) (all []netip.Prefix) {
-	for _, text := range texts {
-		all = append(all, netip.MustParsePrefix(text))
-	}
-	return all
-}
-
-// isPublic reports whether an address belongs to a host on the public internet.
-func isPublic(addr netip.Addr) bool {
-	addr = addr.Unmap().WithZone("")
-	if !addr.IsGlobalUnicast() || addr.IsPrivate() {
-		return false
-	}
-	for _, prefix := range notPublic {
-		if prefix.Contains(addr) {
-			return false
-		}
-	}
-	return true
-}
-
-// isLocalName reports whether a host name always means this machine (RFC 6761 §6.3).
-func isLocalName(host string) bool {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // A boundedBody is the body of a response, of which at most left more bytes can be read.

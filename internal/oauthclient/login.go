@@ -211,7 +211,7 @@ func authStyleFor(supported []string, first AuthStyle) AuthStyle {
 // if the redirect URI is on this machine.
 func applicationType(redirectURI string) string {
 	u, err := url.Parse(redirectURI)
-	if err == nil && (isLocalName(u.Hostname()) || weburl.IsLoopback(u.Hostname())) {
+	if err == nil && (weburl.IsLocalName(u.Hostname()) || weburl.IsLoopback(u.Hostname())) {
 		return "native"
 	}
 	return "web"

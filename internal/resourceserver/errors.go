@@ -35,7 +35,8 @@ func (e *NoProfileError) Error() string {
 }
 
 // An UnavailableError is the error for a token that cannot be verified now, because the
-// authorization server does not answer as it should (status 503). It says nothing about the token.
+// authorization server does not answer as it should (status 503). It says nothing about the token,
+// and nothing about the failure, because clients that are not authenticated get it.
 type UnavailableError struct {
 	Reason     string
 	RetryAfter time.Duration // time after which a new attempt makes sense

@@ -68,7 +68,7 @@ func (i *introspector) verify(ctx context.Context, token string, sum [sha256.Siz
 		case <-one.done:
 			return one.result, one.err
 		case <-ctx.Done():
-			return nil, i.provider.unavailable(ctx.Err(), firstRetry)
+			return nil, i.provider.unavailable(firstRetry)
 		}
 	}
 	// The request continues if the client disconnects, because others may wait for its result.
@@ -116,7 +116,7 @@ func (i *introspector) introspect(token string) (*cachedToken, error) {
 	case <-ctx.Done():
 		err := errors.New("too many requests wait for it")
 		i.provider.logFailure(err)
-		return nil, i.provider.unavailable(err, firstRetry)
+		return nil, i.provider.unavailable(firstRetry)
 	}
 	s, err := i.provider.state(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (i *introspector) introspect(token string) (*cachedToken, error) {
 	text, err := i.request(ctx, s.metadata.Introspection, token)
 	if err != nil {
 		i.provider.logFailure(err)
-		return nil, i.provider.unavailable(err, firstRetry)
+		return nil, i.provider.unavailable(firstRetry)
 	}
 	return i.result(text)
 }
@@ -159,7 +159,7 @@ func (i *introspector) result(text []byte) (*cachedToken, error) {
 	case err != nil:
 		err = fmt.Errorf("its introspection response: %w", err)
 		i.provider.logFailure(err)
-		return nil, i.provider.unavailable(err, firstRetry)
+		return nil, i.provider.unavailable(firstRetry)
 	case string(c.all["active"]) != "true": // names of members are case-sensitive
 		return nil, invalid("the access token is not active: it has expired, or was revoked; " +
 			"request a new one")

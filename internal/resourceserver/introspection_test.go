@@ -129,7 +129,7 @@ func TestIntrospectionUnavailable(t *testing.T) {
 			p, v, log := newOpaquePair(t)
 			token := p.IssueToken(oidctest.TokenSpec{})
 			p.SetFault(oidctest.IntrospectionEndpoint, tt.fault)
-			wantUnavailable(t, v, token, tt.want)
+			wantUnavailable(t, v, token)
 			p.ClearFaults()
 			wantValid(t, v, token)
 			for _, secret := range p.Secrets() {
@@ -137,7 +137,7 @@ func TestIntrospectionUnavailable(t *testing.T) {
 					t.Errorf("a secret is in the log: %q", lines)
 				}
 			}
-			if strings.Contains(tt.want, "status") && len(log.Lines(tt.want)) != 1 {
+			if len(log.Lines("authorization server not available", tt.want)) != 1 {
 				t.Error("the failure is not in the log")
 			}
 		})

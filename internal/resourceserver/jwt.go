@@ -49,9 +49,10 @@ func (v *Verifier) verifyJWT(ctx context.Context, token string) (*cachedToken, e
 	if err != nil {
 		return nil, err
 	}
-	g := v.resultOf(c)
-	g.key = key
-	return g, nil
+	return &cachedToken{
+		VerifiedToken: c.verified(&v.opts), audience: c.audience,
+		until: c.expires.Add(clockSkew), key: key,
+	}, nil
 }
 
 // isAccessTokenType reports whether a JWT with this header typ may be an access token (RFC 9068

@@ -102,8 +102,8 @@ func (s keySet) replacedBy(next keySet) keySet {
 	return next
 }
 
-// verify returns the key that verifies a signature. found reports whether there is a key with the
-// id and algorithm of the header.
+// verify returns the key that verifies a signature; nil = none does. Then found reports whether the
+// header names a key of the set, so that no other key can verify the signature.
 func (s keySet) verify(jws *jose.JSONWebSignature, header jose.Header) (
 	key *publicKey, found bool) {
 	for _, k := range s {
@@ -115,6 +115,6 @@ func (s keySet) verify(jws *jose.JSONWebSignature, header jose.Header) (
 			return k, true
 		}
 	}
-	// A token without an id may be signed with a new key.
+	// If the token has no id, it may be signed with a key that is not known yet.
 	return nil, found && header.KeyID != ""
 }

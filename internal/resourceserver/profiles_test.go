@@ -112,7 +112,29 @@ func TestNoProfileChallenge(t *testing.T) {
 	if got := string(v.Metadata("")); !strings.Contains(got, `"scopes_supported":["mcp","read"]`) {
 		t.Error(got)
 	}
-	if v.Equal(Options{Issuer: "https://i.example", Audience: gatewayURL, Scopes: []string{"mcp"}}) {
-		t.Error("equal without the rules")
+}
+
+// A Verifier is kept by a reload only if none of its options has changed.
+func TestVerifierEqual(t *testing.T) {
+	all := Options{Issuer: "https://i.example", Audience: gatewayURL, Scopes: []string{"mcp"},
+		Profiles: []ProfileSelector{{Profile: "p"}}, AllowPrivate: true, ClientID: "c",
+		ClientSecret: "s"}
+	v := newVerifier(t, all)
+	if !v.Equal(all) {
+		t.Error("not equal to its own options")
+	}
+	for name, change := range map[string]func(*Options){
+		"issuer":        func(o *Options) { o.Issuer = "" },
+		"audience":      func(o *Options) { o.Audience = "" },
+		"scopes":        func(o *Options) { o.Scopes = nil },
+		"profiles":      func(o *Options) { o.Profiles = nil },
+		"allow_private": func(o *Options) { o.AllowPrivate = false },
+		"client_id":     func(o *Options) { o.ClientID = "" },
+		"client_secret": func(o *Options) { o.ClientSecret = "" },
+	} {
+		o := all
+		if change(&o); v.Equal(o) {
+			t.Errorf("equal with another %s", name)
+		}
 	}
 }

@@ -21,8 +21,10 @@ const (
 	firstRetry, lastRetry = time.Second, 30 * time.Second
 	// unknownKeyInterval and unknownKeyBurst bound the attempts to find a key that is not known.
 	unknownKeyInterval, unknownKeyBurst = 10 * time.Second, 5
-	// failureLogInterval is the minimum time between two log records about failures.
+	// failureLogInterval is the minimum time between two log records about the same failure.
 	failureLogInterval = 10 * time.Minute
+	// newFailureLogInterval is the minimum time between two log records about any failures.
+	newFailureLogInterval = 10 * time.Second
 )
 
 // A provider knows the metadata and keys of an authorization server. At most one exchange with the
@@ -41,6 +43,7 @@ type provider struct {
 	failures int           // failed exchanges since the last successful one
 	nextTry  time.Time     // after a failure: time of the next attempt
 	logged   time.Time     // time of the last log record about a failure
+	reason   string        // failure in this record
 }
 
 // An issuerState is what a provider knows at a time. It is immutable.
@@ -57,9 +60,9 @@ type serverMetadata struct {
 	Introspection string `json:"introspection_endpoint"`
 }
 
-func newProvider(ctx context.Context, issuer string, log *slog.Logger) *provider {
+func newProvider(ctx context.Context, o *Options) *provider {
 	return &provider{
-		ctx: ctx, issuer: issuer, log: log, client: newClient(),
+		ctx: ctx, issuer: o.Issuer, log: o.Log, client: newClient(o.Issuer, o.AllowPrivate),
 		unknownKeys: rate.NewLimiter(rate.Every(unknownKeyInterval), unknownKeyBurst),
 	}
 }
@@ -107,7 +110,7 @@ func (p *provider) loadIfDue(ctx context.Context, known *issuerState) (*issuerSt
 	failure, wait := p.failure, time.Until(p.nextTry)
 	p.mu.Unlock()
 	if failure != nil && wait > 0 {
-		return nil, p.unavailable(failure, wait)
+		return nil, p.unavailable(wait)
 	}
 	return p.load(ctx, known)
 }
@@ -164,7 +167,7 @@ func (p *provider) load(ctx context.Context, known *issuerState) (*issuerState, 
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return nil, p.unavailable(ctx.Err(), firstRetry)
+			return nil, p.unavailable(firstRetry)
 		}
 		return p.result()
 	}
@@ -185,15 +188,18 @@ func (p *provider) result() (*issuerState, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failure != nil {
-		return nil, p.unavailable(p.failure, max(firstRetry, time.Until(p.nextTry)))
+		return nil, p.unavailable(max(firstRetry, time.Until(p.nextTry)))
 	}
 	return p.current, nil
 }
 
-func (p *provider) unavailable(err error, wait time.Duration) *UnavailableError {
+// unavailable returns the error for clients when the authorization server does not answer as it
+// should. It does not contain the failure, which may name internal addresses: see logFailure.
+func (p *provider) unavailable(wait time.Duration) *UnavailableError {
 	return &UnavailableError{
 		Reason: fmt.Sprintf("the gateway cannot verify access tokens now, because the "+
-			"authorization server %s is not available: %v; try again later", p.issuer, err),
+			"authorization server %s is not available; try again later, or ask the operator of the "+
+			"gateway, whose log has the reason", p.issuer),
 		RetryAfter: wait,
 	}
 }
@@ -231,18 +237,17 @@ func (p *provider) readMetadata(ctx context.Context) (*serverMetadata, error) {
 	var failure error
 	for _, address := range metadataURLs(p.issuer) {
 		text, err := get(ctx, p.client, address)
-		var m *serverMetadata
 		if err == nil {
-			m, err = p.parseMetadata(address, text)
+			var m *serverMetadata
+			if m, err = p.parseMetadata(address, text); err == nil {
+				return m, nil
+			}
 		}
-		if err == nil {
-			return m, nil
-		}
-		status, answered := errors.AsType[*httpStatusError](err)
-		if failure == nil || !answered || status.status != http.StatusNotFound {
+		status, isStatus := errors.AsType[*httpStatusError](err)
+		if failure == nil || !isStatus || status.status != http.StatusNotFound {
 			failure = err
 		}
-		if !answered && m == nil && text == nil || answered && status.status >= 500 {
+		if text == nil && !isStatus || isStatus && status.status >= 500 {
 			break // the server is not available
 		}
 	}
@@ -288,12 +293,17 @@ func (p *provider) finish(next *issuerState, err error) {
 	}
 }
 
-// logFailure logs a failed request, at most once within failureLogInterval.
+// logFailure logs a failed request: the same failure at most once within failureLogInterval, and
+// another one after newFailureLogInterval.
 func (p *provider) logFailure(err error) {
 	p.mu.Lock()
-	due := time.Since(p.logged) >= failureLogInterval && p.ctx.Err() == nil
+	interval := failureLogInterval
+	if err.Error() != p.reason {
+		interval = newFailureLogInterval
+	}
+	due := time.Since(p.logged) >= interval && p.ctx.Err() == nil
 	if due {
-		p.logged = time.Now()
+		p.logged, p.reason = time.Now(), err.Error()
 	}
 	p.mu.Unlock()
 	if due {

@@ -4,13 +4,14 @@
 //
 //	Verify ─ tokenCache                           verified before
 //	       ├ verifyJWT ─ parse, claims.check      a JWT: issuer, audience and times
-//	       │             provider.key ─ Verify    then the signature, with the keys of the issuer
+//	       │             provider.verify          then the signature, with the keys of the issuer
 //	       └ introspector ─ claims.check          any other token: RFC 7662
 //
 // A [provider] reads the metadata of the authorization server and its keys, in the background (Run)
 // and when a token needs them. Everything that comes from the authorization server is bounded in
-// size and time, and redirects are not followed. A token costs the authorization server at most one
-// request; tokens with unknown keys cost it a few requests a minute, however many there are.
+// size and time, redirects are not followed, and its metadata lead to public addresses only. A
+// token costs the authorization server at most one request; tokens with unknown keys cost it a few
+// requests a minute, however many there are.
 //
 // Lock order: introspector.mu, then tokenCache.mu. provider.mu is never held together with another
 // lock. No lock is held during requests.
@@ -20,7 +21,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +41,9 @@ type Options struct {
 	// Profiles give profiles to tokens; see ProfileSelector. If there are selectors and none
 	// applies to a token, the token is refused.
 	Profiles []ProfileSelector
+	// AllowPrivate permits endpoints at private addresses in the metadata of the authorization
+	// server, in addition to those at the origin of the Issuer.
+	AllowPrivate bool
 	// ClientID and ClientSecret authenticate the gateway at the introspection endpoint. If they are
 	// empty, only JWTs are accepted.
 	ClientID, ClientSecret string
@@ -79,7 +82,7 @@ func New(o Options) *Verifier {
 	}
 	v := &Verifier{opts: o, valid: tokenCache{max: maxCachedTokens}}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
-	v.provider = newProvider(v.ctx, o.Issuer, o.Log)
+	v.provider = newProvider(v.ctx, &v.opts)
 	if o.ClientID != "" {
 		v.introspect = newIntrospector(v.ctx, &v.opts, v.provider, &v.valid)
 	}
@@ -100,7 +103,8 @@ func (v *Verifier) Run(ctx context.Context) {
 func (v *Verifier) Equal(o Options) bool {
 	return v.opts.Issuer == o.Issuer && v.opts.Audience == o.Audience &&
 		slices.Equal(v.opts.Scopes, o.Scopes) && slices.Equal(v.opts.Profiles, o.Profiles) &&
-		v.opts.ClientID == o.ClientID && v.opts.ClientSecret == o.ClientSecret
+		v.opts.AllowPrivate == o.AllowPrivate && v.opts.ClientID == o.ClientID &&
+		v.opts.ClientSecret == o.ClientSecret
 }
 
 // Issuer returns the identifier of the authorization server.
@@ -162,29 +166,4 @@ func hasAll(scopes, required []string) bool {
 		}
 	}
 	return true
-}
-
-// resultOf returns the result for claims that were checked.
-func (v *Verifier) resultOf(c *claims) *cachedToken {
-	return &cachedToken{
-		VerifiedToken: c.verified(&v.opts), audience: c.audience,
-		until: c.expires.Add(clockSkew),
-	}
-}
-
-// newClient returns the client for requests to the authorization server. It follows no redirects.
-func newClient() *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
-			ForceAttemptHTTP2:      true,
-			DisableCompression:     true,
-			MaxIdleConnsPerHost:    maxIntrospections,
-			IdleConnTimeout:        time.Minute,
-			MaxResponseHeaderBytes: 64 << 10,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
-		},
-	}
 }

@@ -1,4 +1,4 @@
-// Package weburl compares the parts of http and https URLs.
+// Package weburl compares the parts of http and https URLs, and tells public hosts from others.
 package weburl
 
 import (
