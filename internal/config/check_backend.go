@@ -260,6 +260,9 @@ func (c *checker) oauth(b *Backend, at string) {
 			c.fail(at, "cannot be combined with the header "+name, "keep one of them")
 		}
 	}
+	if u, err := url.Parse(b.URL); err == nil && u.User != nil {
+		c.fail(at, "cannot be combined with a user in url", "keep one of them")
+	}
 	if o.Grant != "" {
 		oneOf(c, at+".grant", o.Grant, GrantAuthorizationCode, GrantClientCredentials)
 	}
