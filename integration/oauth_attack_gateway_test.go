@@ -210,7 +210,7 @@ func TestMaliciousTokens_RunningGateway(t *testing.T) {
 		"line break": {edit("access_token", "x\r\nX-Evil: 1"), "characters that a header must not"},
 		"type":       {edit("token_type", "DPoP"), `the type "DPoP"`},
 		"no token":   {func(tokens map[string]any) { clear(tokens) }, "missing access_token"},
-		"2 MiB":      {edit("more", strings.Repeat("x", 2<<20)), "cannot parse json"},
+		"2 MiB":      {edit("more", strings.Repeat("x", 2<<20)), "longer than 1024 KiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -304,13 +304,19 @@ func (d *discoverer) getJSON(
 // userAgent identifies the gateway to authorization servers.
 const userAgent = "mcp-gateway"
 
+var errNoAnswer = fmt.Errorf("no answer within %v", requestTimeout)
+
+func isTimeout(err error) bool {
+	return os.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // withoutURL removes the URL that package net/http adds to err, and bounds the text.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	if os.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %v", requestTimeout)
+	if isTimeout(err) {
+		return errNoAnswer
 	}
 	if len(err.Error()) > maxShown {
 		return errors.New(text.Truncate(err.Error(), maxShown))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,6 +227,20 @@ func TestEndpointsAtPrivateAddressesAreRefused(t *testing.T) {
 		hasAll(t, begins(w, w.client(t, Options{})), "allow_private")
 	}
 	w := newWorld()
+	w.metadata["token_endpoint"] = "https://169.254.169.254/token"
+	c := w.client(t, Options{})
+	l := begin(t, c)
+	hasAll(t, l.Finish(context.Background(), w.approve(t, l)), "allow_private")
+	w = newWorld()
+	w.metadata["revocation_endpoint"] = "http://10.0.0.1/revoke"
+	c = w.client(t, Options{})
+	w.logIn(t, c)
+	_, revokeErr, err := c.Logout(context.Background())
+	hasAll(t, revokeErr, "allow_private")
+	if err != nil || w.requestsTo("POST", "http://10.0.0.1/revoke") != 0 {
+		t.Errorf("%v, requests %q", err, w.requests)
+	}
+	w = newWorld()
 	w.metadata["authorization_endpoint"] = "javascript:alert(1)"
 	hasAll(t, begins(w, w.client(t, Options{})), "authorization_endpoint is not an http or https URL")
 }
@@ -251,22 +266,84 @@ func TestMetadataThatRedirectsIsRefused(t *testing.T) {
 	}
 }
 
+// A redirect would send the code, the refresh token or the client secret to another server.
+func TestEndpointThatRedirectsGetsNothingSentAgain(t *testing.T) {
+	const other = "https://evil.example/x"
+	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
+		redirect := func(rw http.ResponseWriter, r *http.Request) {
+			http.Redirect(rw, r, other, status)
+		}
+		w := newWorld()
+		w.handlers[issuerURL+"/register"] = redirect
+		hasAll(t, begins(w, w.client(t, Options{})), "redirects are not followed")
+
+		w.handlers[issuerURL+"/register"] = nil
+		c := w.client(t, Options{})
+		w.logIn(t, c)
+		w.handlers[issuerURL+"/token"] = redirect
+		l := begin(t, c)
+		hasAll(t, l.Finish(context.Background(), w.approve(t, l)), "redirects are not followed")
+		_, err := w.refused(c, token(t, c), http.StatusUnauthorized)
+		hasAll(t, err, "redirects are not followed")
+		w.handlers[issuerURL+"/revoke"] = redirect
+		_, revokeErr, err := c.Logout(context.Background())
+		if hasAll(t, revokeErr, "redirects are not followed"); err != nil {
+			t.Error(err)
+		}
+		for _, r := range w.requests {
+			if strings.Contains(r, "evil") {
+				t.Errorf("sent %s", r)
+			}
+		}
+	}
+}
+
+func TestResponseOfTenMegabytesOrWithoutEndIsRefused(t *testing.T) {
+	for name, size := range map[string]int{"10 MB": 10 << 20, "endless": 1 << 40} {
+		w := newWorld()
+		var written atomic.Int64
+		long := func(rw http.ResponseWriter, _ *http.Request) { writeSpaces(rw, size, &written) }
+		w.handlers[issuerURL+"/register"] = long
+		err := begins(w, w.client(t, Options{}))
+		hasAll(t, err, "does not register the gateway", "longer than 1024 KiB")
+		w.handlers[issuerURL+"/register"] = nil
+		c := w.client(t, Options{})
+		w.logIn(t, c)
+		w.handlers[issuerURL+"/token"] = long
+		l := begin(t, c)
+		err = l.Finish(context.Background(), w.approve(t, l))
+		hasAll(t, err, "gives no token for the code", "longer than 1024 KiB")
+		_, err = w.refused(c, token(t, c), http.StatusUnauthorized)
+		hasAll(t, err, "refresh the access token", "longer than 1024 KiB")
+		if n := written.Load(); n > 6<<20 {
+			t.Errorf("%s: %d bytes were read", name, n)
+		}
+	}
+}
+
+// writeSpaces writes spaces until the reader has enough, and adds their number to written.
+func writeSpaces(rw http.ResponseWriter, size int, written *atomic.Int64) {
+	rw.Header().Set("Content-Type", "application/json")
+	part := []byte(strings.Repeat(" ", 1<<16))
+	for range size / len(part) {
+		n, err := rw.Write(part)
+		if written.Add(int64(n)); err != nil {
+			return
+		}
+	}
+}
+
 func TestMetadataOfTenMegabytesOrWithoutEndIsRefused(t *testing.T) {
 	for name, size := range map[string]int{"10 MB": 10 << 20, "endless": 1 << 40} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			written := 0
+			var written atomic.Int64
 			w.handlers[issuerURL+oauthMeta] = func(rw http.ResponseWriter, _ *http.Request) {
-				part := []byte(strings.Repeat(" ", 1<<16))
-				for written = 0; written < size; written += len(part) {
-					if _, err := rw.Write(part); err != nil {
-						return
-					}
-				}
+				writeSpaces(rw, size, &written)
 			}
 			hasAll(t, begins(w, w.client(t, Options{})), "longer than 1024 KiB")
-			if written > 2<<20 {
-				t.Errorf("%d bytes were read", written)
+			if n := written.Load(); n > 2<<20 {
+				t.Errorf("%d bytes were read", n)
 			}
 		})
 	}
@@ -275,21 +352,28 @@ func TestMetadataOfTenMegabytesOrWithoutEndIsRefused(t *testing.T) {
 func TestAuthorizationServerThatNeverAnswers(t *testing.T) {
 	for _, at := range []string{"https://mcp.example" + pathPRM, issuerURL + oauthMeta,
 		issuerURL + "/register", issuerURL + "/token"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			w.handlers[at] = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-			c := w.client(t, Options{})
-			start := time.Now()
-			err := begins(w, c)
-			if err == nil {
-				l := begin(t, c)
-				err = l.Finish(context.Background(), w.approve(t, l))
-			}
-			hasAll(t, err, "no answer within 10s")
-			if took := time.Since(start); took > 4*requestTimeout {
-				t.Errorf("%s: took %v", at, took)
-			}
-		})
+		for _, begun := range []bool{false, true} { // the response begins, and does not end
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.handlers[at] = func(rw http.ResponseWriter, r *http.Request) {
+					if begun {
+						rw.WriteHeader(http.StatusOK)
+					}
+					<-r.Context().Done()
+				}
+				c := w.client(t, Options{})
+				start := time.Now()
+				err := begins(w, c)
+				if err == nil {
+					l := begin(t, c)
+					err = l.Finish(context.Background(), w.approve(t, l))
+				}
+				hasAll(t, err, "no answer within 10s")
+				if took := time.Since(start); took > 4*requestTimeout {
+					t.Errorf("%s: took %v", at, took)
+				}
+			})
+		}
 	}
 }
 

@@ -17,7 +17,9 @@ import (
 // Bounds of a request for metadata, a registration, or a token.
 const (
 	requestTimeout = 10 * time.Second // from the request to the end of the response
-	maxResponse    = 1 << 20          // bytes of the response
+	// maxResponse is in bytes. It is one less than the libraries read: they would use the
+	// beginning of a longer response.
+	maxResponse = 1<<20 - 1
 )
 
 // A guard sends the requests for metadata, registrations and tokens. Their URLs come from servers,
@@ -134,14 +136,18 @@ type boundedBody struct {
 	left int
 }
 
-var errTooLong = fmt.Errorf("the response is longer than %d KiB", maxResponse>>10)
+var errTooLong = fmt.Errorf("the response is longer than %d KiB", (maxResponse+1)>>10)
 
-// Read implements [io.Reader]. It fails with errTooLong if the body is longer than the bound.
+// Read implements [io.Reader]. It fails with errTooLong if the body is longer than the bound, and
+// with errNoAnswer if its time is over: package oauth2 repeats only the text of an error.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
 	if n > b.left {
 		return 0, errTooLong
 	}
 	b.left -= n
+	if isTimeout(err) {
+		err = errNoAnswer
+	}
 	return n, err
 }

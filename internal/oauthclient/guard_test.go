@@ -3,11 +3,42 @@ package oauthclient
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"testing"
 )
+
+// A public name may have a private address: the connection is not opened.
+func TestConnectionToAPrivateAddressIsNotOpened(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(s.Close)
+	address := s.Listener.Addr().String()
+	server, err := url.Parse("https://mcp.example/mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, allowed := range []bool{false, true} {
+		g := newGuard(server, allowed, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://as.example", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport, err := g.transport(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// as if as.example had this address
+		conn, err := transport.(*http.Transport).DialContext(t.Context(), "tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		if isRefused := errors.Is(err, errNotPublic); isRefused == allowed {
+			t.Errorf("allow_private %v: %v", allowed, err)
+		}
+	}
+}
 
 // The keys tls.cert and tls.server_name of a backend are not for its authorization server.
 func TestCertificateAndServerNameAreOnlyForTheBackend(t *testing.T) {

@@ -227,6 +227,12 @@ func registrationError(err error) error {
 	if u, is := errors.AsType[*url.Error](err); is {
 		return withoutURL(u)
 	}
+	if errors.Is(err, errTooLong) {
+		return errTooLong
+	}
+	if isTimeout(err) || errors.Is(err, errNoAnswer) {
+		return errNoAnswer
+	}
 	// The library's text repeats the response after the status.
 	text, _, _ := strings.Cut(err.Error(), ": ")
 	return errors.New(text)

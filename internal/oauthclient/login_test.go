@@ -3,6 +3,7 @@ package oauthclient
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -108,7 +109,9 @@ func TestClientIsPreregisteredOrADocumentOrRegistered(t *testing.T) {
 		cimd     bool // the server supports client ID metadata documents
 		want     string
 	}{
-		"preregistered":                  {Options{ClientID: "mine"}, true, "mine"},
+		"preregistered": {Options{ClientID: "mine"}, true, "mine"},
+		"preregistered, with a document": {Options{ClientID: "mine", ClientMetadataURL: document},
+			true, "mine"},
 		"document":                       {Options{ClientMetadataURL: document}, true, document},
 		"document that is not supported": {Options{ClientMetadataURL: document}, false, "client-"},
 		"registered":                     {Options{}, true, "client-"},
@@ -127,6 +130,40 @@ func TestClientIsPreregisteredOrADocumentOrRegistered(t *testing.T) {
 				t.Errorf("%d registrations", registered)
 			}
 		})
+	}
+}
+
+// An authorization server may permit http for the redirect URI only of a native application.
+func TestRegistrationNamesTheTypeOfTheApplication(t *testing.T) {
+	for redirect, want := range map[string]string{
+		redirectURI: "native", "http://localhost:1/login/callback": "native",
+		"http://[::1]:1/login/callback":          "native",
+		"https://gateway.example/login/callback": "web",
+	} {
+		w := newWorld()
+		var sent struct {
+			ApplicationType string   `json:"application_type"`
+			RedirectURIs    []string `json:"redirect_uris"`
+			GrantTypes      []string `json:"grant_types"`
+			AuthMethod      string   `json:"token_endpoint_auth_method"`
+		}
+		w.handlers[issuerURL+"/register"] = func(rw http.ResponseWriter, _ *http.Request) {
+			w.mu.Lock()
+			body := w.bodies[len(w.bodies)-1]
+			w.mu.Unlock()
+			if err := json.Unmarshal([]byte(body), &sent); err != nil {
+				t.Error(err)
+			}
+			w.register(rw)
+		}
+		c := w.client(t, Options{})
+		if _, err := c.BeginLogin(context.Background(), redirect); err != nil {
+			t.Fatal(err)
+		}
+		if sent.ApplicationType != want || !slices.Equal(sent.RedirectURIs, []string{redirect}) ||
+			!slices.Contains(sent.GrantTypes, "refresh_token") || sent.AuthMethod != "none" {
+			t.Errorf("%s: registered as %+v", redirect, sent)
+		}
 	}
 }
 

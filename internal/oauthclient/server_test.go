@@ -31,6 +31,7 @@ const (
 type world struct {
 	mu       sync.Mutex
 	requests []string // "METHOD URL" of each request, in order
+	bodies   []string
 	forms    []url.Values
 	headers  []http.Header
 	// handlers replace what a URL without its query responds.
@@ -83,6 +84,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	form, _ := url.ParseQuery(string(body))
 	w.mu.Lock()
 	w.requests = append(w.requests, r.Method+" "+at)
+	w.bodies = append(w.bodies, string(body))
 	w.forms = append(w.forms, form)
 	w.headers = append(w.headers, r.Header.Clone())
 	handler, document := w.handlers[at], w.documents[at]
@@ -219,14 +221,14 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	go func() {
 		w.ServeHTTP(rw, req)
 		rw.WriteHeader(http.StatusOK)
-		pw.Close()
+		pw.CloseWithError(req.Context().Err()) // nil = EOF
 	}()
 	select {
 	case <-rw.started:
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}
-	context.AfterFunc(req.Context(), func() { pr.CloseWithError(req.Context().Err()) })
+	context.AfterFunc(req.Context(), func() { pw.CloseWithError(req.Context().Err()) })
 	return &http.Response{StatusCode: rw.status, Header: rw.sent, Body: pr, Request: req,
 		ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1}, nil
 }
