@@ -136,7 +136,7 @@ func (s *Set) replaceTable(next *backendTable) {
 // drainRemoved drains the backends of the table before that are not in the table next. If the
 // successor of such a backend has failed to start, the successor is started again soon.
 func (s *Set) drainRemoved(before, next *backendTable) {
-	for _, b := range before.all {
+	for b := range before.running() {
 		if !next.has(b) {
 			if successor := next.byName[b.cfg.Name]; successor != nil {
 				// its start may have failed because b was running
@@ -284,10 +284,12 @@ func (s *Set) setFilters(before, next *backendTable, all []config.Backend) {
 		if old.setFilters(c.Filters()) {
 			some = true
 		}
-		if old.lists.setPin(c.Tools.Pin) {
-			some = true
+		for _, one := range old.withInstances() {
+			if one.lists.setPin(c.Tools.Pin) {
+				some = true
+			}
+			one.logDeviations()
 		}
-		old.logDeviations()
 	}
 	if some {
 		s.publisher.publish()
@@ -343,21 +345,23 @@ func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*
 // reason.
 func (s *Set) removeDrained(b *Backend) {
 	s.publisher.removeDrained(b)
-	if next := b.successor(); next != nil {
+	if next := s.current().byName[b.cfg.Name]; next != nil && b.instances.owner == nil {
 		next.shared.starts.retryWithin(0)
 	}
 }
 
-// maxDraining bounds the draining backends of one name.
+// maxDraining bounds the draining backends of one name, and their instances for one principal.
 const maxDraining = 4
 
 var errTooManyReloads = errors.New("the configuration was changed too often during the call")
 
 // limitDraining kills the oldest draining backends of each name beyond maxDraining.
 func (s *Set) limitDraining() {
-	number := make(map[string]int)
+	type identity struct{ name, principal string }
+	number := make(map[identity]int)
 	for _, b := range slices.Backward(s.current().draining) {
-		if number[b.cfg.Name]++; number[b.cfg.Name] > maxDraining {
+		id := identity{b.cfg.Name, b.instances.owner.Key()}
+		if number[id]++; number[id] > maxDraining {
 			b.lifetime.kill(errTooManyReloads)
 		}
 	}

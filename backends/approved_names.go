@@ -92,5 +92,6 @@ func (p *publisher) setLock(l *pins.Lock) {
 	for b := range p.table.Load().withName("") {
 		b.lists.setLock(l)
 	}
+	p.shared.Add(1)
 	p.publishLocked(false)
 }

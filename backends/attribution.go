@@ -21,8 +21,11 @@ func namesOrigin(m wire.Message) bool {
 }
 
 // attributionOf returns the attribution of a message by its stream alone, without the session.
-func attributionOf(origin peer.Origin) contract.Attribution {
+func (b *Backend) attributionOf(origin peer.Origin) contract.Attribution {
 	from := contract.Attribution{StreamEnded: origin.CallEnded}
+	if b.isPerPrincipal() {
+		from.IsFor = b.serves
+	}
 	if origin.Call != nil {
 		from.Handler = ignoreOutcome{} // a call of this package
 		if q, ok := origin.Call.Handler.(*queuedCall); ok {
@@ -47,7 +50,7 @@ func attributionOf(origin peer.Origin) contract.Attribution {
 // message outside of the calls' streams, because the message may be older than a response that was
 // already received; and for a message on the stream of an ended call.
 func (h *inboundHandler) attribute(m wire.Message, origin peer.Origin) contract.Attribution {
-	from := attributionOf(origin)
+	from := h.link.conn.b.attributionOf(origin)
 	from.Session = h.sessionOf(m, origin)
 	return from
 }

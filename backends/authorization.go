@@ -31,7 +31,8 @@ func newBackendLogin(b *Backend) *backendLogin {
 	auth, err := oauthclient.New(oauthclient.Options{
 		Name: c.Name, URL: c.URL, TLS: tls, Store: s.Logins, Log: b.outputLog,
 		OnSecret: l.onSecret, OnNeedsLogin: l.onNeedsLogin, Go: b.lifetime.goWorker,
-		ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
+		Principal: b.instances.owner.Key(),
+		ClientID:  c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
 		ClientMetadataURL: c.OAuth.ClientMetadataURL,
 		ClientCredentials: c.OAuth.Grant == config.GrantClientCredentials,
 		RedirectPort:      c.OAuth.RedirectPort,

@@ -79,13 +79,13 @@ type Backend struct {
 	perSession   sessionConns
 	limiter      *callLimiter
 	receiveQuota *transport.ReceiveQuota
-	filters      filterSet
+	filters      *filterSet
 	lists        *lists
-	reader       *listReader // reads the lists over the shared connection
-	detection    *detection
+	reader       *listReader   // reads the lists over the shared connection
 	login        *backendLogin // nil = requests are sent without access tokens
 	known        knownCatalog
 	lifetime     *lifetime
+	instances    instances
 }
 
 func newBackend(s *Set, c config.Backend) *Backend {
@@ -93,22 +93,28 @@ func newBackend(s *Set, c config.Backend) *Backend {
 		set:          s,
 		cfg:          c.WithoutRuntimeKeys(),
 		log:          s.Log.With("backend", c.Name),
+		limiter:      newCallLimiter(c),
 		receiveQuota: transport.NewReceiveQuota(s.receiveLimit()/2, s.receiveQuota),
-		detection:    newDetection(&c),
-		lifetime:     newLifetime(s.workers),
+		filters:      new(filterSet),
 	}
 	filters := c.Filters()
 	b.filters.inForce.Store(&filters)
+	b.init(newDetection(&c), c.Tools.Pin)
+	return b
+}
+
+// init sets what the backend does not share with its instances, or with the backend whose instance
+// it is.
+func (b *Backend) init(d *detection, pin config.Pin) {
+	s, name := b.set, b.cfg.Name
+	b.lifetime = newLifetime(s.workers)
 	b.outputLog = loglimit.New(b.log)
 	b.shared = newBackendConn(b, "")
-	b.lists = newLists(c.Name, &b.filters,
-		newToolPins(c.Name, c.Tools.Pin, s.publisher.approved.lock.Load()), &s.sessions,
-		b.shared.wake)
+	b.lists = newLists(name, b.filters,
+		newToolPins(name, pin, s.publisher.approved.lock.Load()), &s.sessions, b.shared.wake)
 	b.reader = &listReader{b: b}
-	b.known = newKnownCatalog(b)
-	b.limiter = newCallLimiter(c, b.send)
+	b.known = newKnownCatalog(b, d)
 	b.login = newBackendLogin(b)
-	return b
 }
 
 // hasPerSessionConns reports whether each session has its own connection to the backend while the
@@ -151,7 +157,7 @@ func (b *Backend) conn(session string, find bool) *backendConn {
 //     the session of a legacy client if the backend also supports legacy revisions: see
 //     sessionFollowsClient.
 func (b *Backend) needsSessionConn(session string) bool {
-	d, _ := b.detection.generation()
+	d, _ := b.known.detection.generation()
 	switch {
 	case b.set.SingleClient:
 		return (d.generation != protocol.Modern || d.bothGenerations && b.cfg.URL == "") &&
@@ -196,13 +202,17 @@ func (b *Backend) check(r *contract.BackendRequest) error {
 	return b.filters.checkConfirmed(r)
 }
 
-// isFor reports whether the profiles of a session permit the backend.
+// isFor reports whether a session may use the backend: its profiles permit the backend, and an
+// instance is that of its principal.
 func (b *Backend) isFor(session string) bool {
+	if !b.serves(b.set.sessions.principal(session).Key()) {
+		return false
+	}
 	who := b.set.sessions.restrictedPrincipal(session)
 	return who == nil || b.set.publisher.audiences.of(who).uses(b)
 }
 
-// setFilters replaces the filters, updates the listing to the entries that the new filters permit,
+// setFilters replaces the filters, also those of the instances, updates the listing to the entries that the new filters permit,
 // and restores the subscriptions that are permitted again. It reports false if the filters are
 // unchanged.
 func (b *Backend) setFilters(f config.Filters) bool {
@@ -210,9 +220,11 @@ func (b *Backend) setFilters(f config.Filters) bool {
 	if previous.Equal(f) {
 		return false
 	}
-	b.logUnmatched(b.lists.setFilters(f))
-	for _, bc := range b.conns() {
-		bc.resubscribePermitted(previous.Resources, f.Resources)
+	for _, one := range b.withInstances() {
+		one.logUnmatched(one.lists.setFilters(f))
+		for _, bc := range one.conns() {
+			bc.resubscribePermitted(previous.Resources, f.Resources)
+		}
 	}
 	return true
 }
@@ -257,7 +269,7 @@ func (b *Backend) Status() Status {
 	s := Status{Name: b.cfg.Name, ContainerWarning: b.set.containers.Warning(b.containerBackend())}
 	b.lists.fill(&s)
 	s.Settled = s.Settled || b.needsNoStart()
-	s.Server, s.Revision = b.detection.serverName()
+	s.Server, s.Revision = b.known.detection.serverName()
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
 	s.State, s.Err, s.NextTry = b.shared.sup.State(), b.shared.sup.Problem(), b.shared.sup.RetryAt()
@@ -286,15 +298,23 @@ func (b *Backend) settle() {
 
 // publish publishes a View if the backend is in the current table.
 func (b *Backend) publish() {
-	if b.set.current().has(b) {
+	switch {
+	case !b.set.current().has(b):
+	case b.instances.owner != nil:
+		b.set.publisher.publishInstance(b)
+	default:
 		b.set.publisher.publish()
 	}
 }
 
-// needsNoStart reports whether the backend is listed from its cache and started on demand.
+// needsNoStart reports whether the backend is started on demand: it is listed from its cache, or
+// only its instances are used.
 func (b *Backend) needsNoStart() bool {
+	if b.set.NoRestart || b.set.IgnoreCache {
+		return false
+	}
 	_, settled := b.lists.current()
-	return b.cfg.Lazy && settled && !b.set.NoRestart && !b.set.IgnoreCache
+	return b.cfg.Lazy && settled || b.isUnused()
 }
 
 // withStartTimeout bounds ctx by start_timeout, if there is one; why is the cause of the timeout.

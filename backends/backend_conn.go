@@ -58,8 +58,10 @@ func newBackendConn(b *Backend, session string) *backendConn {
 		return bc.calls.removeLocked(q)
 	}
 	if session != "" {
-		attrs := append([]any{"session", session},
-			b.set.sessions.principal(session).LogAttrs()...)
+		attrs := []any{"session", session}
+		if b.instances.owner == nil {
+			attrs = append(attrs, b.set.sessions.principal(session).LogAttrs()...)
+		}
 		bc.log, bc.outputLog = b.log.With(attrs...), b.outputLog.With(attrs...)
 	}
 	return bc

@@ -22,9 +22,11 @@ type backendTable struct {
 	catalogWait  time.Duration // see Options.CatalogWait
 	orderChanged bool          // the order has changed: all names are reassigned
 
+	perPrincipal []*Backend // those of all that have instances; set when the table takes effect
+
 	pins map[string]config.Pin // by name, including the names of disabled backends
 
-	draining      []*Backend        // removed backends that have not ended yet, oldest first
+	draining      []*Backend        // removed backends and instances that have not ended, oldest first
 	misconfigured map[string]string // name → reason
 	removedNames  map[string]bool   // names of removed backends
 }
@@ -32,15 +34,46 @@ type backendTable struct {
 // maxRemovedNames bounds the removed names that are remembered.
 const maxRemovedNames = 1000
 
-// has reports whether b is in the table.
-func (t *backendTable) has(b *Backend) bool { return t.byName[b.cfg.Name] == b }
+// takeEffect sets perPrincipal.
+func (t *backendTable) takeEffect() {
+	t.perPrincipal = nil
+	for _, b := range t.all {
+		if b.isPerPrincipal() {
+			t.perPrincipal = append(t.perPrincipal, b)
+		}
+	}
+}
 
-// withName returns the current backend and the draining backends with a name; "" = with any name.
+// has reports whether b is in the table, or an instance of a backend in the table.
+func (t *backendTable) has(b *Backend) bool {
+	current := t.byName[b.cfg.Name]
+	return current == b || current != nil && b.instances.owner != nil &&
+		current.instanceOf(b.instances.owner.Key()) == b
+}
+
+// withName returns the current backend with a name, its instances, and the draining backends; "" =
+// with any name.
 func (t *backendTable) withName(name string) iter.Seq[*Backend] {
 	return func(yield func(*Backend) bool) {
-		for _, some := range [][]*Backend{t.all, t.draining} {
-			for _, b := range some {
-				if (name == "" || b.cfg.Name == name) && !yield(b) {
+		for b := range t.running() {
+			if (name == "" || b.cfg.Name == name) && !yield(b) {
+				return
+			}
+		}
+		for _, b := range t.draining {
+			if (name == "" || b.cfg.Name == name) && !yield(b) {
+				return
+			}
+		}
+	}
+}
+
+// running returns the backends in the table and their instances.
+func (t *backendTable) running() iter.Seq[*Backend] {
+	return func(yield func(*Backend) bool) {
+		for _, b := range t.all {
+			for _, one := range b.withInstances() {
+				if !yield(one) {
 					return
 				}
 			}

@@ -69,10 +69,9 @@ func (q *queuedCall) subscribes() bool { return q.subscription != nil && !q.subs
 // call that is not permitted is not queued either, so that its error takes no longer than the error
 // for an unknown name, even if the backend is starting or busy.
 func (q *queuedCall) Send() {
-	t := q.set.current()
-	b := t.byName[q.name]
-	if b == nil {
-		q.fail(t.whyAbsent(q.name))
+	b, err := q.set.backendOf(q.name, q.request.Session)
+	if err != nil {
+		q.fail(err)
 		return
 	}
 	if err := b.check(&q.request); errors.Is(err, contract.ErrForbidden) ||

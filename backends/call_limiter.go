@@ -21,24 +21,26 @@ type callLimiter struct {
 	limit      int // 0 = no limit
 	queueLimit int // number of calls that may be queued
 	queueWait  time.Duration
-	send       func(*queuedCall) // sends a call that has a slot, or needs none
 	slots      *limiter.Limiter[*queuedCall]
 	queue      callQueue // the calls that wait for a slot
 }
+
+// sendNow sends a call that has a slot, or needs none.
+func sendNow(q *queuedCall) { q.b.send(q) }
 
 // minQueueLimit is the limit of queued calls. If max_in_flight is larger, the limit of queued calls
 // is max_in_flight.
 const minQueueLimit = 1000
 
-func newCallLimiter(c config.Backend, send func(*queuedCall)) *callLimiter {
+func newCallLimiter(c config.Backend) *callLimiter {
 	cl := &callLimiter{limit: c.MaxInFlight, queueLimit: max(minQueueLimit, c.MaxInFlight),
-		queueWait: c.QueueWait, send: send}
+		queueWait: c.QueueWait}
 	cl.slots = limiter.New(limiter.Options[*queuedCall]{
 		MaxInFlight: cl.limit,
 		QueueLimit:  cl.queueLimit,
 		QueueWait:   cl.queueWait,
 		IsCancelled: (*queuedCall).IsCancelled,
-		Send:        send,
+		Send:        sendNow,
 		Reject:      func(q *queuedCall, why error) { q.fail(cl.rejectError(why)) },
 	})
 	cl.queue.remove = func(q *queuedCall) bool {
@@ -55,16 +57,16 @@ func newCallLimiter(c config.Backend, send func(*queuedCall)) *callLimiter {
 func (cl *callLimiter) submit(q *queuedCall) {
 	method := q.request.Message.Part(wire.PartMethod)
 	if cl.limit == 0 || bytes.HasPrefix(method, []byte(`"tasks/`)) {
-		cl.send(q)
+		sendNow(q)
 		return
 	}
 	q.enter(&cl.queue) // Submit reads the mark
-	sendNow, err := cl.slots.Submit(q.request.Session, q, q.slot)
+	hasSlot, err := cl.slots.Submit(q.request.Session, q, q.slot)
 	switch {
 	case err != nil:
 		q.fail(cl.rejectError(err))
-	case sendNow:
-		cl.send(q)
+	case hasSlot:
+		sendNow(q)
 	}
 }
 

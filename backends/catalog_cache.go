@@ -27,9 +27,10 @@ type knownCatalog struct {
 	detection *detection
 }
 
-func newKnownCatalog(b *Backend) knownCatalog {
-	kc := knownCatalog{serverKey: serverKeyOf(&b.cfg), lists: b.lists, detection: b.detection}
-	if b.set.StateDir != "" {
+// newKnownCatalog returns the knownCatalog of a backend. An instance has no cache file.
+func newKnownCatalog(b *Backend, d *detection) knownCatalog {
+	kc := knownCatalog{serverKey: serverKeyOf(&b.cfg), lists: b.lists, detection: d}
+	if b.set.StateDir != "" && b.instances.owner == nil {
 		kc.file = catalogcache.Cache{
 			Path:    catalogcache.Path(b.set.StateDir, b.cfg.Name, kc.serverKey),
 			MaxSize: catalog.NumKinds * int64(b.set.MaxMessage),

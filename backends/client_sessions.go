@@ -98,6 +98,27 @@ func (cs *clientSessions) principal(id string) *principal.Principal {
 	return nil
 }
 
+// identity returns the principal of a session; open is false if the session is not open.
+func (cs *clientSessions) identity(id string) (p *principal.Principal, open bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if one := cs.byID[id]; one != nil {
+		return one.principal, true
+	}
+	return nil, false
+}
+
+// principals returns the keys of the principals that have an open session.
+func (cs *clientSessions) principals() map[string]bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	keys := make(map[string]bool)
+	for _, one := range cs.byID {
+		keys[one.principal.Key()] = true
+	}
+	return keys
+}
+
 // restrictedPrincipal returns the principal of a session if it has profiles, nil otherwise.
 func (cs *clientSessions) restrictedPrincipal(id string) *principal.Principal {
 	if cs.restricted.Load() == 0 {
@@ -201,7 +222,7 @@ func (s *Set) SetLevel(id, level string, done func()) {
 	s.sessions.mu.Unlock()
 	g := &responseGroup{pending: 1, onComplete: done}
 	g.timer = time.AfterFunc(levelTimeout, g.complete)
-	for _, b := range s.current().all {
+	for b := range s.current().running() {
 		if bc := b.conn(id, true); bc != nil && b.isFor(id) {
 			bc.sendLevel(g)
 		}

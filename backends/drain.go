@@ -18,6 +18,12 @@ func (b *Backend) start() {
 	if b.login != nil && !b.login.ClientCredentials {
 		b.lifetime.goWorker(b.login.watchLogouts)
 	}
+	switch {
+	case b.instances.owner != nil:
+		b.lifetime.goWorker(b.endWait)
+	case b.isPerPrincipal():
+		b.lifetime.goWorker(b.endIdleInstances)
+	}
 }
 
 // drain takes a removed backend out of service. It does not wait for its calls in flight.
@@ -31,24 +37,34 @@ func (b *Backend) drain() {
 		}
 	}
 	b.lifetime.remove()
-	queued = append(queued, b.limiter.slots.Close()...)
+	if b.instances.owner == nil { // an instance uses the limiter of the backend in the table
+		queued = append(queued, b.limiter.slots.Close()...)
+	}
 	for _, q := range queued {
-		b.redirect(q)
+		q.b.redirect(q)
 	}
 	b.lifetime.whenEnded(func() { b.set.removeDrained(b) })
 }
 
 // successor returns the current backend with the name of a draining backend, nil if there is none.
+// That of an instance serves the same principal; it is opened if there is none.
 func (b *Backend) successor() *Backend {
-	if next := b.set.current().byName[b.cfg.Name]; next != b {
-		return next
+	next := b.set.current().byName[b.cfg.Name]
+	if owner := b.instances.owner; owner != nil && next != nil {
+		next, _ = b.set.backend(b.cfg.Name, owner)
 	}
-	return nil
+	if next == b {
+		return nil
+	}
+	return next
 }
 
 // redirectSubscriptions moves subscriptions of a session to the successor, if there is one.
 func (b *Backend) redirectSubscriptions(session string, uris []string) {
-	if next := b.successor(); next != nil && len(uris) > 0 {
+	if len(uris) == 0 {
+		return
+	}
+	if next := b.successor(); next != nil {
 		next.conn(session, false).put(session, uris, true)
 	}
 }

@@ -15,11 +15,13 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// An audience is the clients with the same profiles. They see the same part of the catalog, under
-// names that are assigned within this part. An audience is immutable.
+// An audience is the clients with the same profiles and, if there are backends with a login for
+// each principal, with the same principal. They see the same part of the catalog, under names that
+// are assigned within this part. An audience is immutable.
 type audience struct {
-	names    []string      // of the profiles
-	profiles []profileRule // all of them apply
+	principal string        // key; "" = any, or clients without authentication
+	names     []string      // of the profiles
+	profiles  []profileRule // all of them apply
 	// invalid is true if a profile does not exist: the audience sees nothing.
 	invalid bool
 }
@@ -142,10 +144,14 @@ func (a *audience) permits(b *Backend, r *contract.BackendRequest) bool {
 		selects(rules, b, catalog.Resources, uriParam(r.Message))
 }
 
-// listing returns the part of a backend's listing that the audience may see. Announced changes do
-// not count: the audience is notified if what it sees has changed, not if something hidden has.
+// listing returns the part of a backend's listing that the audience may see. Changes that were
+// announced to clients with profiles do not count: such clients are notified if what they see has
+// changed, not if something hidden has.
 func (a *audience) listing(b *Backend, l catalog.Listing) catalog.Listing {
 	rules := a.rulesFor(b)
+	if len(a.names) == 0 {
+		return l
+	}
 	for k := range catalog.Kind(catalog.NumKinds) {
 		l.Items[k] = slices.DeleteFunc(slices.Clone(l.Items[k]), func(i catalog.Item) bool {
 			return !selects(rules, b, k, i.Original)
@@ -193,8 +199,13 @@ func (av *audienceView) viewOf(n *publication) *catalog.View {
 	if last != nil && last.of == n && last.audience == a {
 		return last.View
 	}
-	v := n.view(a, av.lastSnapshot,
-		av.lastSnapshot == nil || last != nil && last.of.reassigned != n.reassigned)
+	var v *catalog.View
+	if last != nil && last.audience == a && last.of.isSame(n, a) {
+		v = withChanged(last.View, n)
+	} else {
+		v = n.view(a, av.lastSnapshot,
+			av.lastSnapshot == nil || last != nil && last.of.reassigned != n.reassigned)
+	}
 	if v.Settled {
 		av.lastSnapshot = v.Snapshot
 	}
@@ -205,23 +216,30 @@ func (av *audienceView) viewOf(n *publication) *catalog.View {
 const (
 	// maxAudiences bounds the audiences whose views are kept. The view of another audience is made
 	// again when one of its clients sends the next request.
-	maxAudiences = 64
+	maxAudiences = 256
 	// audienceIdle is the time for which the view of an audience is kept without requests.
 	audienceIdle = time.Hour
 )
 
-// An audienceTable contains the views of the audiences that were used lately, by
-// principal.Principal.ProfileKey.
-type audienceTable struct {
-	profiles atomic.Pointer[profileTable]             // replaced with publisher.mu held
-	views    atomic.Pointer[map[string]*audienceView] // replaced with publisher.mu held
+// An audienceID identifies an audience.
+type audienceID struct {
+	profiles  string // principal.Principal.ProfileKey
+	principal string // see audience.principal
 }
 
-// of returns the audience of a principal with profiles.
+// An audienceTable contains the views of the audiences that were used lately.
+type audienceTable struct {
+	profiles atomic.Pointer[profileTable]                 // replaced with publisher.mu held
+	views    atomic.Pointer[map[audienceID]*audienceView] // replaced with publisher.mu held
+}
+
+// of returns an audience with the profiles of a principal, for the check of requests.
 func (t *audienceTable) of(p *principal.Principal) *audience {
 	if views := t.views.Load(); views != nil {
-		if av := (*views)[p.ProfileKey()]; av != nil {
-			return av.audience.Load()
+		for _, id := range []audienceID{{p.ProfileKey(), ""}, {p.ProfileKey(), p.Key()}} {
+			if av := (*views)[id]; av != nil {
+				return av.audience.Load()
+			}
 		}
 	}
 	return newAudience(p.Profiles(), t.all())
@@ -235,10 +253,10 @@ func (t *audienceTable) all() profileTable {
 	return nil
 }
 
-// lookup returns the audienceView of a principal, nil if it is not kept.
-func (t *audienceTable) lookup(p *principal.Principal) *audienceView {
+// lookup returns an audienceView, nil if it is not kept.
+func (t *audienceTable) lookup(id audienceID) *audienceView {
 	if views := t.views.Load(); views != nil {
-		if av := (*views)[p.ProfileKey()]; av != nil {
+		if av := (*views)[id]; av != nil {
 			av.usedAt.Store(time.Now().Unix())
 			return av
 		}
@@ -246,26 +264,28 @@ func (t *audienceTable) lookup(p *principal.Principal) *audienceView {
 	return nil
 }
 
-// addLocked adds the audience of a principal, and returns its audienceView. At
-// maxAudiences it removes the one that was used the longest time ago. publisher.mu is held.
-func (t *audienceTable) addLocked(p *principal.Principal) *audienceView {
-	next := make(map[string]*audienceView)
+// addLocked adds the audience with some profiles, and returns its audienceView. At maxAudiences it
+// removes the one that was used the longest time ago. publisher.mu is held.
+func (t *audienceTable) addLocked(id audienceID, profiles []string) *audienceView {
+	next := make(map[audienceID]*audienceView)
 	if views := t.views.Load(); views != nil {
 		maps.Copy(next, *views)
 	}
 	if len(next) >= maxAudiences {
-		oldest := ""
+		var oldest audienceID
 		for key, av := range next {
-			if oldest == "" || av.usedAt.Load() < next[oldest].usedAt.Load() {
+			if oldest == (audienceID{}) || av.usedAt.Load() < next[oldest].usedAt.Load() {
 				oldest = key
 			}
 		}
 		delete(next, oldest)
 	}
 	av := new(audienceView)
-	av.audience.Store(newAudience(p.Profiles(), t.all()))
+	a := newAudience(profiles, t.all())
+	a.principal = id.principal
+	av.audience.Store(a)
 	av.usedAt.Store(time.Now().Unix())
-	next[p.ProfileKey()] = av
+	next[id] = av
 	t.views.Store(&next)
 	return av
 }
@@ -277,7 +297,7 @@ func (t *audienceTable) removeIdleLocked() {
 		return
 	}
 	since := time.Now().Add(-audienceIdle).Unix()
-	isIdle := func(_ string, av *audienceView) bool { return av.usedAt.Load() < since }
+	isIdle := func(_ audienceID, av *audienceView) bool { return av.usedAt.Load() < since }
 	next := maps.Clone(*views)
 	maps.DeleteFunc(next, isIdle)
 	t.views.Store(&next)
@@ -296,5 +316,10 @@ func (t *audienceTable) each(f func(*audienceView)) {
 // is held, so that no audience with the previous profiles is added meanwhile.
 func (t *audienceTable) setLocked(all profileTable) {
 	t.profiles.Store(&all)
-	t.each(func(av *audienceView) { av.audience.Store(newAudience(av.audience.Load().names, all)) })
+	t.each(func(av *audienceView) {
+		last := av.audience.Load()
+		next := newAudience(last.names, all)
+		next.principal = last.principal
+		av.audience.Store(next)
+	})
 }

@@ -16,6 +16,7 @@ type publisher struct {
 	table   atomic.Pointer[backendTable] // replaced with mu held
 	view    atomic.Pointer[catalog.View]
 	changes atomic.Int64 // number of changes to publish so far
+	shared  atomic.Int64 // number of the changes that are not those of a single instance
 	// the views of clients with profiles, and what they are made from
 	audiences audienceTable
 	latest    atomic.Pointer[publication] // replaced with mu held
@@ -36,6 +37,17 @@ type publisher struct {
 // method publish was called. If two hundred backends start together, each has changes, and one
 // merge serves many of them.
 func (p *publisher) publish() {
+	p.shared.Add(1)
+	p.publishChange()
+}
+
+// publishInstance is like publish. The change concerns only the clients of one instance.
+func (p *publisher) publishInstance(b *Backend) {
+	b.instances.changes.Add(1)
+	p.publishChange()
+}
+
+func (p *publisher) publishChange() {
 	changes := p.changes.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,16 +62,18 @@ func (p *publisher) replaceTable(next *backendTable) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.table.Load()
-	next.draining = t.draining
-	for _, b := range t.all {
+	next.draining = slices.Clone(t.draining)
+	for b := range t.running() {
 		if !next.has(b) {
-			next.draining = append(next.draining[:len(next.draining):len(next.draining)], b)
+			next.draining = append(next.draining, b)
 		}
 	}
+	next.takeEffect()
 	p.table.Store(next)
-	for _, b := range next.all {
+	for b := range next.running() {
 		b.lists.setLock(p.approved.lock.Load()) // it may have changed since b was created
 	}
+	p.shared.Add(1)
 	p.publishLocked(next.orderChanged)
 }
 
@@ -69,7 +83,17 @@ func (p *publisher) setProfiles(all profileTable, prepare func()) {
 	defer p.mu.Unlock()
 	prepare()
 	p.audiences.setLocked(all)
+	p.shared.Add(1)
 	p.publishLocked(false)
+}
+
+// addDraining adds instances that were removed to the draining backends.
+func (p *publisher) addDraining(removed []*Backend) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := *p.table.Load()
+	t.draining = slices.Concat(t.draining, removed)
+	p.table.Store(&t)
 }
 
 // removeDrained removes a backend that has ended from the draining ones.
@@ -97,7 +121,8 @@ func (p *publisher) publishLocked(reassign bool) {
 	previous := p.changed
 	p.changed = make(chan struct{})
 	next := &publication{table: p.table.Load(), waitOver: p.waitOver, changed: p.changed,
-		hasProfiles: len(p.audiences.all()) > 0}
+		shared: p.shared.Load(),
+		varies: len(p.audiences.all()) > 0 || len(p.table.Load().perPrincipal) > 0}
 	next.listings = next.table.listings()
 	next.owners = p.approved.ownersLocked(next.table.pins)
 	if last := p.latest.Load(); last != nil {
@@ -106,17 +131,11 @@ func (p *publisher) publishLocked(reassign bool) {
 	if reassign {
 		next.reassigned++
 	}
-	v := next.view(nil, p.lastSnapshot, reassign || !p.listsSent)
-	if v.Settled {
-		p.logMoves(v.Moves())
-		p.approved.logLocked(v.Snapshot, next.table.pins)
-		p.lastSnapshot, p.listsSent = v.Snapshot, true
+	if last := p.latest.Load(); last != nil && last.isSame(next, nil) {
+		p.view.Store(withChanged(p.view.Load(), next))
+	} else {
+		p.setViewLocked(next, reassign)
 	}
-	p.names.logNames(v.Snapshot, next.table.catalog.Prefix)
-	if v.Complete {
-		p.names.logCut(v.InstructionsCut)
-	}
-	p.view.Store(v)
 	p.audiences.removeIdleLocked()
 	p.latest.Store(next)
 	if previous != nil {
@@ -124,15 +143,31 @@ func (p *publisher) publishLocked(reassign bool) {
 	}
 }
 
+// setViewLocked makes and logs the view of the clients without profiles.
+func (p *publisher) setViewLocked(n *publication, reassign bool) {
+	v := n.view(nil, p.lastSnapshot, reassign || !p.listsSent)
+	if v.Settled {
+		p.logMoves(v.Moves())
+		p.approved.logLocked(v.Snapshot, n.table.pins)
+		p.lastSnapshot, p.listsSent = v.Snapshot, true
+	}
+	p.names.logNames(v.Snapshot, n.table.catalog.Prefix)
+	if v.Complete {
+		p.names.logCut(v.InstructionsCut)
+	}
+	p.view.Store(v)
+}
+
 // A publication is the state of which views are made. It is immutable.
 type publication struct {
-	table       *backendTable
-	listings    []currentListing
-	owners      *catalog.NameOwners // approved owners of names
-	waitOver    bool                // see publisher.waitOver
-	hasProfiles bool
-	changed     chan struct{} // closed when there is a newer publication
-	reassigned  int           // number of times that all names were reassigned so far
+	table      *backendTable
+	listings   []currentListing
+	owners     *catalog.NameOwners // approved owners of names
+	shared     int64               // value of publisher.shared when the listings were read
+	waitOver   bool                // see publisher.waitOver
+	varies     bool                // not all clients see the same
+	changed    chan struct{}       // closed when there is a newer publication
+	reassigned int                 // number of times that all names were reassigned so far
 }
 
 // A currentListing is the listing of a backend at one moment.
@@ -140,16 +175,72 @@ type currentListing struct {
 	b       *Backend
 	listing catalog.Listing
 	settled bool
+	// lists are not sent without the backend, even after publisher.waitOver
+	isAwaited bool
+	changes   int64 // number of changes of an instance so far
+	// listings of the instances, by principal; nil = the backend has no instances
+	byPrincipal map[string]currentListing
+}
+
+// isSame reports whether nothing that an audience sees has changed from n to another publication.
+func (n *publication) isSame(other *publication, a *audience) bool {
+	if n.shared != other.shared || n.reassigned != other.reassigned {
+		return false
+	}
+	if a == nil || a.principal == "" {
+		return true
+	}
+	for i := range n.listings { // the tables are the same
+		x, y := n.listings[i].of(a.principal), other.listings[i].of(a.principal)
+		if x.b != y.b || x.changes != y.changes {
+			return false
+		}
+	}
+	return true
+}
+
+// withChanged returns a view that is still valid in a newer publication.
+func withChanged(v *catalog.View, n *publication) *catalog.View {
+	next := *v
+	next.Changed = n.changed
+	return &next
 }
 
 // listings returns the current listing of each backend.
 func (t *backendTable) listings() []currentListing {
 	all := make([]currentListing, 0, len(t.all))
 	for _, b := range t.all {
-		l, settled := b.lists.current()
-		all = append(all, currentListing{b, l, settled})
+		one := b.currentListing()
+		if b.isPerPrincipal() {
+			one.byPrincipal = make(map[string]currentListing)
+			for _, instance := range b.withInstances()[1:] {
+				one.byPrincipal[instance.instances.owner.Key()] = instance.currentListing()
+			}
+		}
+		all = append(all, one)
 	}
 	return all
+}
+
+func (b *Backend) currentListing() currentListing {
+	changes := b.instances.changes.Load()
+	l, settled := b.lists.current()
+	settled = settled || b.isUnused()
+	return currentListing{b: b, listing: l, settled: settled, changes: changes,
+		isAwaited: !settled && b.waitsForLists()}
+}
+
+// of returns the listing that the clients of a principal may see. A principal whose instance is not
+// open gets an empty one.
+func (l currentListing) of(p string) currentListing {
+	if l.byPrincipal == nil || p == "" {
+		return l
+	}
+	if own, ok := l.byPrincipal[p]; ok {
+		return own
+	}
+	return currentListing{b: l.b, listing: catalog.Listing{Backend: l.b.cfg.Name,
+		Private: allKinds, Unknown: allKinds}}
 }
 
 // view returns the view of an audience; nil = of the clients without profiles. before is the last
@@ -157,47 +248,54 @@ func (t *backendTable) listings() []currentListing {
 func (n *publication) view(a *audience, before *catalog.Snapshot, reassign bool) *catalog.View {
 	var missing []string
 	var listings []catalog.Listing
+	awaited := false
 	options := n.table.catalog
 	options.NameOwners = n.owners
 	if a != nil {
 		options = a.options(options)
 	}
 	for _, one := range n.listings {
-		l := one.listing
 		if a != nil {
 			if !a.uses(one.b) {
 				continue
 			}
-			l = a.listing(one.b, l)
-		} else if n.hasProfiles { // the lists vary by authorization
-			l.Private = allKinds
+			one = one.of(a.principal)
+			one.listing = a.listing(one.b, one.listing)
 		}
-		listings = append(listings, l)
+		if n.varies { // by authorization
+			one.listing.Private = allKinds
+		}
+		listings = append(listings, one.listing)
 		if !one.settled {
 			missing = append(missing, one.b.cfg.Name+n.table.catalog.Separator)
+			awaited = awaited || one.isAwaited
 		}
 	}
 	return &catalog.View{
 		Snapshot:        before.Next(options, listings, reassign),
-		Settled:         len(missing) == 0 || n.waitOver,
+		Settled:         len(missing) == 0 || n.waitOver && !awaited,
 		Complete:        len(missing) == 0,
 		MissingPrefixes: missing,
 		Changed:         n.changed,
-		Private:         a != nil || n.hasProfiles,
+		Private:         a != nil || n.varies,
 	}
 }
 
-// viewFor returns the current view of the clients with the profiles of a principal. If there is a
-// new publication since the last request of these clients, viewFor makes the view.
+// viewFor returns the current view of the audience of a principal. If there is a new publication
+// since the last request of the audience, viewFor makes the view.
 func (p *publisher) viewFor(who *principal.Principal) *catalog.View {
-	if who.ProfileKey() == "" {
+	id := audienceID{profiles: who.ProfileKey()}
+	if len(p.table.Load().perPrincipal) > 0 {
+		id.principal = who.Key()
+	}
+	if id == (audienceID{}) {
 		return p.view.Load()
 	}
-	av := p.audiences.lookup(who)
+	av := p.audiences.lookup(id)
 	if av == nil {
 		p.mu.Lock()
-		if av = p.audiences.lookup(who); av == nil {
-			av = p.audiences.addLocked(who)
+		if av = p.audiences.lookup(id); av == nil {
+			av = p.audiences.addLocked(id, who.Profiles())
 		}
 		p.mu.Unlock()
 	}

@@ -2,6 +2,7 @@ package backends
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"mcpgateway/catalog"
@@ -13,9 +14,14 @@ import (
 // View returns the current view of the catalog for clients without profiles.
 func (s *Set) View() *catalog.View { return s.publisher.view.Load() }
 
-// ViewFor returns the current view of the catalog for a principal, which depends only on the
-// principal's profiles.
-func (s *Set) ViewFor(p *principal.Principal) *catalog.View { return s.publisher.viewFor(p) }
+// ViewFor returns the current view of the catalog for a principal. It depends on the profiles of the
+// principal, and on the principal itself if there are backends with oauth.per: principal.
+func (s *Set) ViewFor(p *principal.Principal) *catalog.View {
+	if len(s.current().perPrincipal) > 0 {
+		s.openInstances(p)
+	}
+	return s.publisher.viewFor(p)
+}
 
 // WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called: the
 // backend has never listed its tools, or was removed, disabled or misconfigured. It returns "" and
@@ -31,9 +37,11 @@ func (s *Set) WhyUnavailable(p *principal.Principal, name string) (backend strin
 	if backend == "" {
 		return "", nil
 	}
-	if b := t.byName[backend]; b == nil {
-		err = t.whyAbsent(backend)
-	} else if err = b.whyUnlisted(); err == nil {
+	b, err := s.backend(backend, p)
+	if err != nil {
+		return backend, err
+	}
+	if err = b.whyUnlisted(); err == nil {
 		backend = ""
 	}
 	return backend, err
@@ -74,8 +82,8 @@ func (s *Set) Status() []Status {
 // tool that is called is approved. Otherwise it returns [contract.ErrForbidden] or a
 // *[contract.NotApprovedError].
 func (s *Set) Permits(backend string, r contract.BackendRequest) error {
-	b, ok := s.current().byName[backend]
-	if !ok {
+	b, err := s.backendOf(backend, r.Session)
+	if err != nil {
 		return contract.ErrForbidden
 	}
 	return b.permits(&r)
@@ -108,7 +116,9 @@ func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
 		return false
 	}
 	own := withoutPrefix(name, backend, t.catalog.Separator)
-	return b.lists.denies(k, name) || own != name && b.lists.denies(k, own)
+	return slices.ContainsFunc(b.withInstances(), func(b *Backend) bool {
+		return b.lists.denies(k, name) || own != name && b.lists.denies(k, own)
+	})
 }
 
 // Lock returns the content of the lock file in force. It must not be changed.
@@ -120,13 +130,25 @@ func (s *Set) MovedNames() []catalog.Move {
 }
 
 // ListedTools returns the tools that a backend has listed in this run and its filters permit,
-// whether or not they are approved. known is false if the backend has not listed its tools yet.
+// whether or not they are approved. known is false if the backend has not listed its tools yet. Of
+// a backend with oauth.per: principal, the result has the tools that it has listed for any
+// principal.
 func (s *Set) ListedTools(backend string) (tools []catalog.Item, known bool) {
 	b := s.current().byName[backend]
 	if b == nil {
 		return nil, false
 	}
-	return b.lists.freshTools()
+	listed := make(map[string]bool)
+	for _, one := range b.withInstances() {
+		items, fresh := one.lists.freshTools()
+		known = known || fresh
+		for _, item := range items {
+			if !listed[item.Original] {
+				tools, listed[item.Original] = append(tools, item), true
+			}
+		}
+	}
+	return tools, known
 }
 
 // ToolsListed returns a channel that receives a value when a backend has listed its tools, even if
@@ -140,7 +162,10 @@ func (s *Set) ToolsListed() <-chan struct{} { return s.toolsListed }
 // tool.
 func (s *Set) NotApproved(p *principal.Principal, name string) (backend string, err error) {
 	t := s.current()
-	for _, b := range t.all {
+	for b := range t.running() {
+		if !b.serves(p.Key()) {
+			continue
+		}
 		own := withoutPrefix(name, b.cfg.Name, t.catalog.Separator)
 		for _, one := range []string{name, own} {
 			err := b.lists.pins.whyHidden(one)

@@ -63,7 +63,7 @@ func (sl *startLoop) runShared(ctx context.Context) {
 // connect makes one connection, and returns the reason for its end when nothing of it is left.
 func (sl *startLoop) connect(ctx context.Context) error {
 	sl.conn.markStarting()
-	c := connector{conn: sl.conn, detection: sl.conn.b.detection}
+	c := connector{conn: sl.conn, detection: sl.conn.b.known.detection}
 	return c.connect(ctx)
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 )
 
@@ -129,7 +128,7 @@ func (c *connector) serve(ctx context.Context, h *inboundHandler, mode dialMode,
 	listens := startListenLoop(ctx, l) // after markReady, which sends queued subscribes
 	defer listens.stop()
 	for _, uri := range missedURIs {
-		bc.forwardUpdate(updatedNotification(uri), contract.Attribution{})
+		bc.forwardUpdate(updatedNotification(uri), b.attributionOf(peer.Origin{}))
 	}
 	if bc.isPerSession() {
 		listed()

@@ -34,6 +34,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,6 +145,7 @@ func New(o Options) *Set {
 	none := &backendTable{}
 	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog,
 		CatalogWait: o.CatalogWait})
+	next.takeEffect()
 	s.publisher.table.Store(next)
 	s.publisher.setProfiles(newProfileTable(o.Profiles), func() {})
 	return s
@@ -189,7 +191,7 @@ func (s *Set) launch() *time.Timer {
 	if !s.workers.goWorker(s.sweepContainers) {
 		s.containers.SkipSweep()
 	}
-	for _, b := range t.all {
+	for b := range t.running() {
 		b.start()
 	}
 	return wait
@@ -216,7 +218,7 @@ func (s *Set) onWaitOver() {
 	t := s.current()
 	var notReady []string
 	for _, b := range t.all {
-		if _, settled := b.lists.current(); !settled {
+		if !b.currentListing().settled {
 			notReady = append(notReady, b.cfg.Name)
 		}
 	}
@@ -320,7 +322,7 @@ const (
 // connection.
 func (s *Set) RetryFailed() (names []string) {
 	var perSession []*backendConn
-	for _, b := range s.current().all {
+	for b := range s.current().running() {
 		failed := false
 		b.perSession.resetBreaker()
 		for _, bc := range b.conns() {
@@ -334,7 +336,7 @@ func (s *Set) RetryFailed() (names []string) {
 			}
 			failed = true
 		}
-		if failed {
+		if failed && !slices.Contains(names, b.cfg.Name) {
 			names = append(names, b.cfg.Name)
 		}
 	}

@@ -292,7 +292,7 @@ func (bc *backendConn) forwardUpdate(m wire.Message, from contract.Attribution) 
 		bc.mu.Unlock()
 		switch {
 		case !set.SingleClient:
-			from = contract.Attribution{}
+			from = contract.Attribution{IsFor: from.IsFor}
 		case len(sessions) == 0:
 			sessions = []string{set.sessions.sole()}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -22,9 +23,11 @@ func callTask(ctx context.Context, b Backends, backend string,
 }
 
 // cancelTask sends tasks/cancel, without waiting for the response, because no client knows the task
-// or waits for it. A legacy backend that does not support tasks/cancel gets no request.
-func cancelTask(b Backends, session string, task scopedID, modern bool) {
-	if modern || b.View().HasCapability(task.backend, "tasks", "cancel") {
+// or waits for it. p is the principal of the session. A legacy backend that does not support tasks/cancel gets no request.
+func cancelTask(
+	b Backends, p *principal.Principal, session string, task scopedID, modern bool,
+) {
+	if modern || b.ViewFor(p).HasCapability(task.backend, "tasks", "cancel") {
 		m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(task.id))
 		r := contract.BackendRequest{Message: m, Session: session, AllowTask: true}
 		b.NewCall(task.backend, r, make(responseWaiter, 1)).Send()

@@ -3,6 +3,7 @@ package gateway
 import (
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -17,7 +18,7 @@ func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *pe
 		return
 	}
 	if client := g.statelessClients.get(from.Session); client != nil {
-		if !g.Backends.IsPermitted(client.principal, backend) {
+		if !g.reaches(client.principal, backend, from) {
 			decline(r, errHiddenBackend)
 			return
 		}
@@ -26,14 +27,14 @@ func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *pe
 	}
 	s := g.sessions.get(from.Session)
 	if s == nil && from.Session == "" {
-		named := g.statelessTasks.withBackendID(backend, relatedTask(r.Message))
+		named := g.statelessTasks.withBackendID(backend, from, relatedTask(r.Message))
 		if len(named) == 1 && !named[0].modern {
 			named[0].bridge.addInputRequest(r)
 			return
 		}
-		s = g.sessions.withTask(backend, r.Message)
+		s = g.sessions.withTask(backend, from, r.Message)
 	}
-	if s != nil && !s.uses(backend) {
+	if s != nil && !g.reaches(s.principal, backend, from) {
 		decline(r, errHiddenBackend)
 		return
 	}
@@ -44,6 +45,11 @@ func (g *Gateway) HandleRequest(backend string, from contract.Attribution, r *pe
 		return
 	}
 	forwardRequest(s, backend, from, r)
+}
+
+// reaches reports whether a message of a backend may reach the clients of a principal.
+func (g *Gateway) reaches(p *principal.Principal, backend string, from contract.Attribution) bool {
+	return (from.IsFor == nil || from.IsFor(p.Key())) && g.Backends.IsPermitted(p, backend)
 }
 
 // errHiddenBackend declines a backend's request to a client that may not use the backend.
@@ -57,17 +63,17 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 	switch m.Method() {
 	case protocol.NotificationTasksStatus, protocol.NotificationTasks:
 		id := stringAt(m, "params", "taskId")
-		for _, st := range g.statelessTasks.withBackendID(backend, id) {
+		for _, st := range g.statelessTasks.withBackendID(backend, from, id) {
 			st.bridge.notifyChanged() // pollTask polls the task at once
 		}
 	}
 	if client := g.statelessClients.get(from.Session); client != nil {
-		if g.Backends.IsPermitted(client.principal, backend) {
+		if g.reaches(client.principal, backend, from) {
 			client.handleNotification(backend, from, m)
 		}
 		return
 	}
-	if s := g.sessions.get(from.Session); s != nil && !s.uses(backend) {
+	if s := g.sessions.get(from.Session); s != nil && !g.reaches(s.principal, backend, from) {
 		return
 	}
 	method := m.Method()
@@ -75,9 +81,9 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 	case protocol.NotificationMessage:
 		s := g.sessions.get(from.Session)
 		if from.Session == "" {
-			s = g.sessions.withTask(backend, m)
+			s = g.sessions.withTask(backend, from, m)
 		}
-		if s != nil && s.uses(backend) {
+		if s != nil && g.reaches(s.principal, backend, from) {
 			s.forwardLog(backend, from, m)
 		}
 	case protocol.NotificationToolsListChanged, protocol.NotificationPromptsListChanged,
@@ -97,7 +103,8 @@ func (g *Gateway) HandleNotification(backend string, from contract.Attribution, 
 		id := stringAt(m, "params", "elicitationId")
 		if s := g.sessions.where(from.Session,
 			func(s *Session) bool {
-				return s.urlElicitations.has(backend, id) && s.uses(backend)
+				return s.urlElicitations.has(backend, id) &&
+					g.reaches(s.principal, backend, from)
 			}); s != nil {
 			s.delayedUpdates.notify(&s.clientConn, backend, m,
 				func(m wire.Message) { s.notify(m, "") })
@@ -121,7 +128,7 @@ func (g *Gateway) forwardTaskStatus(backend string, from contract.Attribution, m
 	id := stringAt(m, "params", "taskId")
 	s := g.sessions.where(from.Session, func(s *Session) bool {
 		_, ok := s.tasks.toClient(backend, id)
-		return ok && s.uses(backend)
+		return ok && g.reaches(s.principal, backend, from)
 	})
 	if s == nil {
 		if s = g.sessions.get(from.Session); s != nil {

@@ -219,7 +219,7 @@ func (c *clientCall) send(route catalog.Route) {
 	case c.isHidden():
 		c.rejectUnknown()
 	case c.Method == protocol.MethodCompletionComplete &&
-		!c.g.Backends.View().HasCapability(route.Backend, "completions"):
+		!c.conn.view().HasCapability(route.Backend, "completions"):
 		// no error: the gateway has offered the capability on behalf of other backends
 		c.OnResponse(contract.BackendResponse{Message: wire.NewResult("0",
 			[]byte(`{"completion":{"values":[],"hasMore":false}}`))})

@@ -121,7 +121,7 @@ func (ci clientInputs) adapt(
 // requests. It returns the result.
 func (ci clientInputs) askOne(ctx context.Context, m wire.Message) ([]byte, *wire.Error) {
 	s := ci.c.s
-	if err := s.calls.reserveRequest(ci.c.Route.Backend, s.g.Backends.View()); err != nil {
+	if err := s.calls.reserveRequest(ci.c.Route.Backend, s.view()); err != nil {
 		return nil, err
 	}
 	defer s.calls.releaseRequest(ci.c.Route.Backend)

@@ -257,7 +257,8 @@ func (b *legacyTaskBridge) changes() <-chan struct{} {
 // that the task is cancelled. Any other error is returned.
 func (b *legacyTaskBridge) cancel(ctx context.Context) contract.BackendResponse {
 	if _, _, ended := b.finalState(); ended ||
-		!b.task.g.Backends.View().HasCapability(b.task.backend, "tasks", "cancel") {
+		!b.task.g.Backends.ViewFor(b.task.principal).HasCapability(b.task.backend,
+			"tasks", "cancel") {
 		return acknowledged()
 	}
 	resp := b.callBackend(ctx, protocol.MethodTasksCancel)

@@ -111,7 +111,7 @@ func (sc *statelessClient) namedTask(backend string, from contract.Attribution,
 	if rr, ok := from.Handler.(*resultRequest); ok && rr.bridge.task.client == sc {
 		return rr.bridge.task
 	}
-	for _, st := range sc.g.statelessTasks.withBackendID(backend, relatedTask(m)) {
+	for _, st := range sc.g.statelessTasks.withBackendID(backend, from, relatedTask(m)) {
 		if st.client == sc && !st.modern {
 			return st
 		}

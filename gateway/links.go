@@ -60,7 +60,7 @@ func (l *links) route(uri string) (catalog.Route, bool) {
 func (c *clientCall) recordLinks(m wire.Message) {
 	result := m.Part(wire.PartResult)
 	hasResources := func() bool {
-		return c.g.Backends.View().HasCapability(c.Route.Backend, "resources")
+		return c.conn.view().HasCapability(c.Route.Backend, "resources")
 	}
 	switch long := len(result) > 4<<10; { // the search of a long result takes longer
 	case long && !hasResources(),

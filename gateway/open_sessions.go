@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/wire"
 )
 
@@ -81,14 +82,19 @@ func (t *openSessions) sole(match func(*Session) bool) *Session {
 // withTask returns the session of the task that a backend's message names: a task at the client if
 // the message is a request about the task, otherwise the related task at the backend. It returns
 // nil if no session or several sessions have such a task.
-func (t *openSessions) withTask(backend string, m wire.Message) *Session {
+func (t *openSessions) withTask(
+	backend string, from contract.Attribution, m wire.Message,
+) *Session {
+	isFor := func(s *Session) bool { return from.IsFor == nil || from.IsFor(s.principal.Key()) }
 	if id := taskID(m); id != "" {
-		return t.sole(func(s *Session) bool { return s.clientTasks.has(backend, id) })
+		return t.sole(func(s *Session) bool {
+			return isFor(s) && s.clientTasks.has(backend, id)
+		})
 	}
 	if id := relatedTask(m); id != "" {
 		return t.sole(func(s *Session) bool {
 			_, ok := s.tasks.toClient(backend, id)
-			return ok
+			return ok && isFor(s)
 		})
 	}
 	return nil

@@ -49,7 +49,7 @@ func forwardRequest(s *Session, backend string, from contract.Attribution, r *pe
 		r.Fail(err)
 		return
 	}
-	if err := s.calls.reserveRequest(backend, s.g.Backends.View()); err != nil {
+	if err := s.calls.reserveRequest(backend, s.view()); err != nil {
 		r.Fail(err)
 		return
 	}

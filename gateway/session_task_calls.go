@@ -132,7 +132,8 @@ func (c *sessionCall) relayProgress() (stop func()) {
 func (c *sessionCall) cancelTask(id string, modern bool) {
 	if id != "" && len(id) <= maxIDSize {
 		c.s.tasks.end(c.Route.Backend, id)
-		cancelTask(c.g.Backends, c.s.id, scopedID{c.Route.Backend, id}, modern)
+		cancelTask(c.g.Backends, c.s.principal, c.s.id,
+			scopedID{c.Route.Backend, id}, modern)
 	}
 }
 

@@ -216,14 +216,20 @@ func (t *statelessTasks) find(p *principal.Principal, id string) *statelessTask 
 	return nil
 }
 
-// withBackendID returns the tasks for which a backend has issued this id.
-func (t *statelessTasks) withBackendID(backend, id string) []*statelessTask {
+// withBackendID returns the tasks for which a backend has issued this id, and whose clients a
+// message with this attribution may be for.
+func (t *statelessTasks) withBackendID(
+	backend string, from contract.Attribution, id string,
+) []*statelessTask {
 	if id == "" {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Clone(t.byBackendID[scopedID{backend, id}])
+	return slices.DeleteFunc(slices.Clone(t.byBackendID[scopedID{backend, id}]),
+		func(st *statelessTask) bool {
+			return from.IsFor != nil && !from.IsFor(st.principal.Key())
+		})
 }
 
 // maxResultBytes bounds the stored results of tasks and suspended calls, in bytes. At the limit

@@ -105,7 +105,7 @@ func (c *statelessCall) forwardTask(m wire.Message, modern bool) error {
 	st := c.g.statelessTasks.add(c, backendID, modern, created)
 	if !c.forward(wire.NewResult("0", protocol.SanitizeCreateTaskResult(created, st.id)), true,
 		outcomeOf(m)) {
-		cancelTask(c.g.Backends, st.client.id, st.scopedID, modern)
+		cancelTask(c.g.Backends, st.client.principal, st.client.id, st.scopedID, modern)
 		c.g.statelessTasks.remove(st)
 	}
 	return nil
@@ -123,7 +123,8 @@ func (rc *resumableCall) cancelCreatedTask(resp contract.BackendResponse) {
 		task, _ = wire.Lookup(task, "task")
 	}
 	if id := protocol.TaskID(task); id != "" && len(id) <= maxIDSize {
-		cancelTask(rc.client.g.Backends, rc.client.id, scopedID{rc.route.Backend, id}, resp.Modern)
+		cancelTask(rc.client.g.Backends, rc.client.principal, rc.client.id,
+			scopedID{rc.route.Backend, id}, resp.Modern)
 	}
 }
 

@@ -266,6 +266,13 @@ func (c *checker) oauth(b *Backend, at string) {
 	if o.Grant != "" {
 		oneOf(c, at+".grant", o.Grant, GrantAuthorizationCode, GrantClientCredentials)
 	}
+	if o.Per != "" {
+		oneOf(c, at+".per", o.Per, PerGateway, PerPrincipal)
+	}
+	if o.Per == PerPrincipal && o.Grant == GrantClientCredentials {
+		c.fail(at+".per", "principal cannot be combined with grant: client_credentials",
+			"with this grant nobody logs in; remove one of them")
+	}
 	switch {
 	case c.reported[at+".client_id"] || c.reported[at+".client_secret"]:
 	case o.Grant == GrantClientCredentials && (o.ClientID == "" || o.ClientSecret == ""):

@@ -220,13 +220,14 @@ type OAuth struct {
 	// RedirectPort is the port of the redirect URI on this machine; 0 = any free port.
 	RedirectPort int `koanf:"redirect_port"`
 	// AllowPrivate permits metadata, and logins, at private addresses and over http.
-	AllowPrivate bool `koanf:"allow_private"`
+	AllowPrivate bool     `koanf:"allow_private"`
+	Per          OAuthPer `koanf:"per"` // "" = PerGateway
 }
 
 // IsZero reports whether no key is set.
 func (o OAuth) IsZero() bool {
 	return o.ClientID == "" && o.ClientSecret == "" && o.Grant == "" && o.Scopes == nil &&
-		o.ClientMetadataURL == "" && o.RedirectPort == 0 && !o.AllowPrivate
+		o.ClientMetadataURL == "" && o.RedirectPort == 0 && !o.AllowPrivate && o.Per == ""
 }
 
 // An OAuthGrant is the way in which the gateway gets access tokens.
@@ -235,6 +236,14 @@ type OAuthGrant string
 const (
 	GrantAuthorizationCode OAuthGrant = "authorization_code" // somebody logs in with a browser
 	GrantClientCredentials OAuthGrant = "client_credentials" // the client itself has access
+)
+
+// An OAuthPer determines who uses a login.
+type OAuthPer string
+
+const (
+	PerGateway   OAuthPer = "gateway"   // all clients use one login
+	PerPrincipal OAuthPer = "principal" // each principal has a login, connections and lists of its own
 )
 
 // A Sharing determines which clients share a connection to a backend.

@@ -110,6 +110,9 @@ type Attribution struct {
 	// StreamEnded is true if the message arrived on the stream of a call that has ended: it belongs
 	// to that call and to no other.
 	StreamEnded bool
+	// IsFor reports whether the message may be for clients of the principal with this key; nil =
+	// for clients of any principal.
+	IsFor func(principal string) bool
 }
 
 // ErrQueueFull is wrapped by the error of a call that got no slot, because the queue in front of
