@@ -257,11 +257,15 @@ func (s *Set) awaitStart(ctx context.Context) bool {
 	}
 }
 
-// Start is StartFor a client without profiles.
-func (s *Set) Start() *catalog.View { return s.StartFor(nil) }
+// Start lets Run start the backends; only the first call has this effect. It does not wait for
+// backends. A backend with oauth.per: principal starts for each principal when StartFor is called.
+func (s *Set) Start() {
+	s.loadCaches()
+	s.startup.once.Do(func() { close(s.startup.requested) })
+}
 
-// StartFor lets Run start the backends; only the first call has this effect. StartFor does not wait
-// for backends. It returns the current View for a principal, which contains the cached catalogs.
+// StartFor is Start for a client. It returns the current View for the principal, which contains the
+// cached catalogs.
 func (s *Set) StartFor(p *principal.Principal) *catalog.View {
 	s.loadCaches()
 	v := s.ViewFor(p)

@@ -103,7 +103,7 @@ func withStartedBackends(
 // most o.timeout. It shows the backends that it waits for on stderr. After the timeout it sets
 // o.timedOutAfter and returns nil. If ctx is done, it returns errInterrupted.
 func (o *oneShot) startBackends(ctx context.Context) error {
-	o.backends.Start()
+	o.backends.StartFor(o.client)
 	p := progress{w: o.err, terminal: isTerminal(o.err), began: time.Now()}
 	defer p.clear()
 	tick := time.NewTicker(200 * time.Millisecond)

@@ -23,6 +23,8 @@ import (
 type ServerOptions struct {
 	// Tools are the names of its tools; nil = read and write.
 	Tools []string
+	// UserTools are the tools of some users, by user; all others have Tools.
+	UserTools map[string][]string
 	// Scopes that each request needs. The challenges name them.
 	Scopes []string
 	// ToolScopes are further scopes that calls of a tool need, by its name. A call without them is
@@ -93,8 +95,12 @@ func NewServer(t testing.TB, p *Provider, o ServerOptions) *ProtectedServer {
 	s := &ProtectedServer{
 		options: o, users: make(map[string]string), refused: make(map[int]int),
 	}
-	tools := s.newMCPServer()
-	get := func(*http.Request) *mcp.Server { return tools }
+	tools := s.newMCPServer(o.Tools)
+	byUser := make(map[string]*mcp.Server)
+	for user, names := range o.UserTools {
+		byUser[user] = s.newMCPServer(names)
+	}
+	get := func(r *http.Request) *mcp.Server { return cmp.Or(byUser[s.userOf(r)], tools) }
 	streamable := &mcp.StreamableHTTPOptions{Stateless: !o.Sessions}
 	if o.Resumable {
 		streamable.EventStore = mcp.NewMemoryEventStore(nil)
@@ -150,6 +156,13 @@ func (s *ProtectedServer) Executions(id string) int {
 		}
 	}
 	return n
+}
+
+// userOf returns the user of a request with a valid token.
+func (s *ProtectedServer) userOf(r *http.Request) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users[bearer(r.Header)]
 }
 
 // Tokens returns the bearer tokens of all requests, valid or not, each once.

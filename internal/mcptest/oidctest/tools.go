@@ -14,10 +14,10 @@ type callArguments struct {
 	Text string `json:"text,omitempty"`
 }
 
-// newMCPServer returns the MCP server, which each request with a valid token reaches.
-func (s *ProtectedServer) newMCPServer() *mcp.Server {
+// newMCPServer returns an MCP server with these tools, for requests with a valid token.
+func (s *ProtectedServer) newMCPServer(tools []string) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "protected", Version: "1"}, nil)
-	for _, name := range s.options.Tools {
+	for _, name := range tools {
 		tool := &mcp.Tool{Name: name, Description: "Returns its arguments and the user."}
 		mcp.AddTool(server, tool, func(_ context.Context, r *mcp.CallToolRequest,
 			in callArguments) (*mcp.CallToolResult, any, error) {
