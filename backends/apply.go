@@ -284,7 +284,7 @@ func (s *Set) setFilters(before, next *backendTable, all []config.Backend) {
 		if old.setFilters(c.Filters()) {
 			some = true
 		}
-		for _, one := range old.withInstances() {
+		for _, one := range old.instances.andSelf() {
 			if one.lists.setPin(c.Tools.Pin) {
 				some = true
 			}

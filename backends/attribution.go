@@ -21,10 +21,10 @@ func namesOrigin(m wire.Message) bool {
 }
 
 // attributionOf returns the attribution of a message by its stream alone, without the session.
-func (b *Backend) attributionOf(origin peer.Origin) contract.Attribution {
+func attributionOf(b *Backend, origin peer.Origin) contract.Attribution {
 	from := contract.Attribution{StreamEnded: origin.CallEnded}
-	if b.isPerPrincipal() {
-		from.IsFor = b.serves
+	if b.instances.enabled() {
+		from.IsFor = b.instances.serves
 	}
 	if origin.Call != nil {
 		from.Handler = ignoreOutcome{} // a call of this package
@@ -50,7 +50,7 @@ func (b *Backend) attributionOf(origin peer.Origin) contract.Attribution {
 // message outside of the calls' streams, because the message may be older than a response that was
 // already received; and for a message on the stream of an ended call.
 func (h *inboundHandler) attribute(m wire.Message, origin peer.Origin) contract.Attribution {
-	from := h.link.conn.b.attributionOf(origin)
+	from := attributionOf(h.link.conn.b, origin)
 	from.Session = h.sessionOf(m, origin)
 	return from
 }

@@ -107,6 +107,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 // it is.
 func (b *Backend) init(d *detection, pin config.Pin) {
 	s, name := b.set, b.cfg.Name
+	b.instances.b = b
 	b.lifetime = newLifetime(s.workers)
 	b.outputLog = loglimit.New(b.log)
 	b.shared = newBackendConn(b, "")
@@ -205,7 +206,7 @@ func (b *Backend) check(r *contract.BackendRequest) error {
 // isFor reports whether a session may use the backend: its profiles permit the backend, and an
 // instance is that of its principal.
 func (b *Backend) isFor(session string) bool {
-	if !b.serves(b.set.sessions.principal(session).Key()) {
+	if !b.instances.serves(b.set.sessions.principal(session).Key()) {
 		return false
 	}
 	who := b.set.sessions.restrictedPrincipal(session)
@@ -220,7 +221,7 @@ func (b *Backend) setFilters(f config.Filters) bool {
 	if previous.Equal(f) {
 		return false
 	}
-	for _, one := range b.withInstances() {
+	for _, one := range b.instances.andSelf() {
 		one.logUnmatched(one.lists.setFilters(f))
 		for _, bc := range one.conns() {
 			bc.resubscribePermitted(previous.Resources, f.Resources)
@@ -314,7 +315,7 @@ func (b *Backend) needsNoStart() bool {
 		return false
 	}
 	_, settled := b.lists.current()
-	return b.cfg.Lazy && settled || b.isUnused()
+	return b.cfg.Lazy && settled || b.instances.isUnused()
 }
 
 // withStartTimeout bounds ctx by start_timeout, if there is one; why is the cause of the timeout.

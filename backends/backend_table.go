@@ -38,7 +38,7 @@ const maxRemovedNames = 1000
 func (t *backendTable) takeEffect() {
 	t.perPrincipal = nil
 	for _, b := range t.all {
-		if b.isPerPrincipal() {
+		if b.instances.enabled() {
 			t.perPrincipal = append(t.perPrincipal, b)
 		}
 	}
@@ -48,7 +48,7 @@ func (t *backendTable) takeEffect() {
 func (t *backendTable) has(b *Backend) bool {
 	current := t.byName[b.cfg.Name]
 	return current == b || current != nil && b.instances.owner != nil &&
-		current.instanceOf(b.instances.owner.Key()) == b
+		current.instances.get(b.instances.owner.Key()) == b
 }
 
 // withName returns the current backend with a name, its instances, and the draining backends; "" =
@@ -72,7 +72,7 @@ func (t *backendTable) withName(name string) iter.Seq[*Backend] {
 func (t *backendTable) running() iter.Seq[*Backend] {
 	return func(yield func(*Backend) bool) {
 		for _, b := range t.all {
-			for _, one := range b.withInstances() {
+			for _, one := range b.instances.andSelf() {
 				if !yield(one) {
 					return
 				}

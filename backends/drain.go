@@ -20,9 +20,9 @@ func (b *Backend) start() {
 	}
 	switch {
 	case b.instances.owner != nil:
-		b.lifetime.goWorker(b.endWait)
-	case b.isPerPrincipal():
-		b.lifetime.goWorker(b.endIdleInstances)
+		b.lifetime.goWorker(b.instances.endWait)
+	case b.instances.enabled():
+		b.lifetime.goWorker(b.instances.endIdle)
 	}
 }
 

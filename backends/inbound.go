@@ -90,7 +90,7 @@ func (h *inboundHandler) HandleNotification(m wire.Message, origin peer.Origin) 
 	}
 	switch method {
 	case protocol.NotificationResourceUpdated:
-		bc.forwardUpdate(m, bc.b.attributionOf(origin))
+		bc.forwardUpdate(m, attributionOf(bc.b, origin))
 		return
 	case protocol.NotificationMessage:
 		if err := protocol.CheckLogParams(m.Part(wire.PartParams)); err != nil {

@@ -27,10 +27,12 @@ const (
 
 var errTooManyInstances = notSent("it has connections for %d principals already", maxInstances)
 
-// instances describe the relation between a backend in the table and its instances.
+// instances is what relates a Backend in the table and its instances.
 type instances struct {
+	b *Backend // whose field the instances are
+
 	// Of an instance:
-	owner    *principal.Principal // nil = the Backend is no instance
+	owner    *principal.Principal // nil = b is no instance
 	openedAt time.Time
 	changes  atomic.Int64 // see publisher.publishInstance
 	usedAt   time.Time    // when the principal was last known to have a session; startup.mu is held
@@ -40,112 +42,85 @@ type instances struct {
 	ownWanted atomic.Bool                         // there was a client without authentication
 }
 
-// isPerPrincipal reports whether the backend in the table has instances.
-func (b *Backend) isPerPrincipal() bool { return b.cfg.OAuth.Per == config.PerPrincipal }
+// newInstance returns the instance of a backend for a principal.
+func newInstance(of *Backend, p *principal.Principal) *Backend {
+	b := &Backend{set: of.set, cfg: of.cfg, log: of.log.With(p.LogAttrs()...),
+		limiter: of.limiter, receiveQuota: of.receiveQuota, filters: of.filters}
+	now := time.Now()
+	b.instances.owner, b.instances.openedAt, b.instances.usedAt = p, now, now
+	b.init(of.known.detection, of.lists.pins.inForce.Load().mode)
+	return b
+}
 
-// instanceOf returns the instance of the principal with a key, nil if there is none.
-func (b *Backend) instanceOf(key string) *Backend {
-	if all := b.instances.byKey.Load(); all != nil {
-		return (*all)[key]
+// enabled reports whether the backend has instances, or is one.
+func (in *instances) enabled() bool { return in.b.cfg.OAuth.Per == config.PerPrincipal }
+
+// serves reports whether b serves the clients of the principal with a key.
+func (in *instances) serves(key string) bool { return !in.enabled() || in.owner.Key() == key }
+
+// isUnused reports whether only the instances of b were used so far.
+func (in *instances) isUnused() bool {
+	return in.enabled() && in.owner == nil && !in.ownWanted.Load()
+}
+
+// isAwaited reports whether lists are not sent without b, because it was opened as an instance less
+// than catalogWait ago.
+func (in *instances) isAwaited() bool {
+	return in.owner != nil && time.Since(in.openedAt) < in.b.set.current().catalogWait
+}
+
+// get returns the instance of the principal with a key, nil if there is none.
+func (in *instances) get(key string) *Backend { return in.all()[key] }
+
+// all returns the instances by principal.
+func (in *instances) all() map[string]*Backend {
+	if all := in.byKey.Load(); all != nil {
+		return *all
 	}
 	return nil
 }
 
-// withInstances returns the backend and its instances.
-func (b *Backend) withInstances() []*Backend {
-	some := []*Backend{b}
-	if all := b.instances.byKey.Load(); all != nil {
-		for _, one := range *all {
-			some = append(some, one)
-		}
+// andSelf returns b and its instances.
+func (in *instances) andSelf() []*Backend {
+	some := []*Backend{in.b}
+	for _, one := range in.all() {
+		some = append(some, one)
 	}
 	return some
 }
 
-// serves reports whether the backend serves the clients of a principal. b may be an instance.
-func (b *Backend) serves(key string) bool {
-	return !b.isPerPrincipal() || b.instances.owner.Key() == key
-}
-
-// waitsForLists reports whether lists are not sent yet, because the instance was opened less than
-// catalogWait ago.
-func (b *Backend) waitsForLists() bool {
-	return b.instances.owner != nil &&
-		time.Since(b.instances.openedAt) < b.set.current().catalogWait
-}
-
-// backend returns the backend that serves the clients of a principal: with oauth.per: principal,
-// the instance of the principal, which is opened if there is none. If there is no backend of this
-// name, the error says why.
-func (s *Set) backend(name string, p *principal.Principal) (*Backend, error) {
-	t := s.current()
-	b := t.byName[name]
-	switch {
-	case b == nil:
-		return nil, t.whyAbsent(name)
-	case !b.isPerPrincipal():
-		return b, nil
-	case p.Key() == "":
-		if b.instances.ownWanted.CompareAndSwap(false, true) {
-			b.shared.wake()
-		}
-		return b, nil
+// useSelf starts b for clients without authentication.
+func (in *instances) useSelf() {
+	if in.ownWanted.CompareAndSwap(false, true) {
+		in.b.shared.wake()
 	}
-	if one := b.instanceOf(p.Key()); one != nil {
+}
+
+// open returns the instance of a principal, which it opens if there is none. It returns nil and no
+// error if b is no longer in the table.
+func (in *instances) open(p *principal.Principal) (*Backend, error) {
+	s := in.b.set
+	s.startup.mu.Lock()
+	if one := in.get(p.Key()); one != nil || !s.current().has(in.b) {
+		s.startup.mu.Unlock()
 		return one, nil
 	}
-	return s.openInstance(name, p)
-}
-
-// backendOf returns the backend that serves a session; see the method backend. The session must be
-// open if the backend has instances: without its principal, the request could get the access of
-// another one.
-func (s *Set) backendOf(name, session string) (*Backend, error) {
-	b := s.current().byName[name]
-	if b != nil && !b.isPerPrincipal() {
-		return b, nil
-	}
-	who, open := s.sessions.identity(session)
-	if b != nil && !open {
-		return nil, notSent("%w", errSessionOver)
-	}
-	return s.backend(name, who)
-}
-
-// openInstances opens the missing instances of a principal.
-func (s *Set) openInstances(p *principal.Principal) {
-	for _, b := range s.current().perPrincipal {
-		_, _ = s.backend(b.cfg.Name, p) // calls get the error
-	}
-}
-
-// openInstance opens the instance of a principal, unless another goroutine has opened it.
-func (s *Set) openInstance(name string, p *principal.Principal) (*Backend, error) {
-	s.startup.mu.Lock()
-	t := s.current()
-	b := t.byName[name]
-	if b == nil || !b.isPerPrincipal() || b.instanceOf(p.Key()) != nil {
-		s.startup.mu.Unlock()
-		return s.backend(name, p) // a reload, or another goroutine, was faster
-	}
-	var ended []*Backend
-	if all := b.instances.byKey.Load(); all != nil && len(*all) >= maxInstances {
-		if ended = s.removeIdleLocked(b, 0, 1); len(ended) == 0 {
+	var removed []*Backend
+	if len(in.all()) >= maxInstances {
+		if removed = in.removeIdleLocked(0, 1); len(removed) == 0 {
 			s.startup.mu.Unlock()
 			return nil, errTooManyInstances
 		}
 	}
-	one := newInstance(b, p)
+	one := newInstance(in.b, p)
 	next := map[string]*Backend{p.Key(): one}
-	if all := b.instances.byKey.Load(); all != nil {
-		maps.Copy(next, *all)
-	}
-	b.instances.byKey.Store(&next)
+	maps.Copy(next, in.all())
+	in.byKey.Store(&next)
 	launched := !s.startup.at.IsZero()
 	s.startup.mu.Unlock()
 
 	one.lists.setLock(s.publisher.approved.lock.Load()) // it may have changed meanwhile
-	s.end(ended)
+	in.end(removed)
 	if launched {
 		one.start()
 	}
@@ -153,15 +128,12 @@ func (s *Set) openInstance(name string, p *principal.Principal) (*Backend, error
 	return one, nil
 }
 
-// removeIdleLocked removes instances of principals that have been without sessions for a time, at
+// removeIdleLocked removes instances whose principals have been without sessions for a time, at
 // most limit of them, those that were used the longest time ago first. The caller must end them.
 // startup.mu is held.
-func (s *Set) removeIdleLocked(b *Backend, idle time.Duration, limit int) (removed []*Backend) {
-	all, now := b.instances.byKey.Load(), time.Now()
-	if all == nil {
-		return nil
-	}
-	next, open := maps.Clone(*all), s.sessions.principals()
+func (in *instances) removeIdleLocked(idle time.Duration, limit int) (removed []*Backend) {
+	open, now := in.b.set.sessions.principals(), time.Now()
+	next := maps.Clone(in.all())
 	for key, one := range next {
 		if open[key] {
 			one.instances.usedAt = now
@@ -181,24 +153,24 @@ func (s *Set) removeIdleLocked(b *Backend, idle time.Duration, limit int) (remov
 		removed = append(removed, next[oldest])
 		delete(next, oldest)
 	}
-	b.instances.byKey.Store(&next)
+	in.byKey.Store(&next)
 	return removed
 }
 
 // end drains instances that were removed.
-func (s *Set) end(removed []*Backend) {
+func (in *instances) end(removed []*Backend) {
 	if len(removed) == 0 {
 		return
 	}
-	s.publisher.addDraining(removed)
+	in.b.set.publisher.addDraining(removed)
 	for _, one := range removed {
 		one.log.Info("connections of the principal ended: it has no session")
 		one.drain()
 	}
 }
 
-// endIdleInstances ends the instances of a backend in the table that are idle, until ctx is done.
-func (b *Backend) endIdleInstances(ctx context.Context) {
+// endIdle ends the instances that are idle, until ctx is done.
+func (in *instances) endIdle(ctx context.Context) {
 	tick := time.NewTicker(instanceIdle / 2)
 	defer tick.Stop()
 	for {
@@ -207,35 +179,19 @@ func (b *Backend) endIdleInstances(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		s := b.set
-		s.startup.mu.Lock()
-		removed := s.removeIdleLocked(b, instanceIdle, maxInstances)
-		s.startup.mu.Unlock()
-		s.end(removed)
+		in.b.set.startup.mu.Lock()
+		removed := in.removeIdleLocked(instanceIdle, maxInstances)
+		in.b.set.startup.mu.Unlock()
+		in.end(removed)
 	}
 }
 
-// endWait lets lists be sent without the instance if it is not settled after catalogWait.
-func (b *Backend) endWait(ctx context.Context) {
+// endWait lets lists be sent without the instance b if it is not settled after catalogWait.
+func (in *instances) endWait(ctx context.Context) {
 	select {
-	case <-time.After(b.set.current().catalogWait):
-		b.publish()
-	case <-b.lists.settled:
+	case <-time.After(in.b.set.current().catalogWait):
+		in.b.publish()
+	case <-in.b.lists.settled:
 	case <-ctx.Done():
 	}
-}
-
-// newInstance returns the instance of a backend for a principal.
-func newInstance(of *Backend, p *principal.Principal) *Backend {
-	b := &Backend{set: of.set, cfg: of.cfg, log: of.log.With(p.LogAttrs()...),
-		limiter: of.limiter, receiveQuota: of.receiveQuota, filters: of.filters}
-	now := time.Now()
-	b.instances.owner, b.instances.openedAt, b.instances.usedAt = p, now, now
-	b.init(of.known.detection, of.lists.pins.inForce.Load().mode)
-	return b
-}
-
-// isUnused reports whether only instances of the backend were used so far.
-func (b *Backend) isUnused() bool {
-	return b.isPerPrincipal() && b.instances.owner == nil && !b.instances.ownWanted.Load()
 }

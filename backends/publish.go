@@ -210,11 +210,11 @@ func withChanged(v *catalog.View, n *publication) *catalog.View {
 func (t *backendTable) listings() []currentListing {
 	all := make([]currentListing, 0, len(t.all))
 	for _, b := range t.all {
-		one := b.currentListing()
-		if b.isPerPrincipal() {
+		one := newCurrentListing(b)
+		if b.instances.enabled() {
 			one.byPrincipal = make(map[string]currentListing)
-			for _, instance := range b.withInstances()[1:] {
-				one.byPrincipal[instance.instances.owner.Key()] = instance.currentListing()
+			for _, instance := range b.instances.all() {
+				one.byPrincipal[instance.instances.owner.Key()] = newCurrentListing(instance)
 			}
 		}
 		all = append(all, one)
@@ -222,12 +222,12 @@ func (t *backendTable) listings() []currentListing {
 	return all
 }
 
-func (b *Backend) currentListing() currentListing {
+func newCurrentListing(b *Backend) currentListing {
 	changes := b.instances.changes.Load()
 	l, settled := b.lists.current()
-	settled = settled || b.isUnused()
+	settled = settled || b.instances.isUnused()
 	return currentListing{b: b, listing: l, settled: settled, changes: changes,
-		isAwaited: !settled && b.waitsForLists()}
+		isAwaited: !settled && b.instances.isAwaited()}
 }
 
 // of returns the listing that the clients of a principal may see. A principal whose instance is not

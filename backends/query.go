@@ -14,13 +14,52 @@ import (
 // View returns the current view of the catalog for clients without profiles.
 func (s *Set) View() *catalog.View { return s.publisher.view.Load() }
 
-// ViewFor returns the current view of the catalog for a principal. It depends on the profiles of the
-// principal, and on the principal itself if there are backends with oauth.per: principal.
+// ViewFor returns the current view of the catalog for a principal. It depends on the profiles of
+// the principal, and on the principal itself if there are backends with oauth.per: principal.
 func (s *Set) ViewFor(p *principal.Principal) *catalog.View {
-	if len(s.current().perPrincipal) > 0 {
-		s.openInstances(p)
+	for _, b := range s.current().perPrincipal {
+		_, _ = s.backend(b.cfg.Name, p) // calls get the error
 	}
 	return s.publisher.viewFor(p)
+}
+
+// backend returns the backend that serves the clients of a principal: with oauth.per: principal,
+// the instance of the principal, which is opened if there is none. If there is no backend of this
+// name, the error says why.
+func (s *Set) backend(name string, p *principal.Principal) (*Backend, error) {
+	for {
+		t := s.current()
+		b := t.byName[name]
+		switch {
+		case b == nil:
+			return nil, t.whyAbsent(name)
+		case !b.instances.enabled():
+			return b, nil
+		case p.Key() == "":
+			b.instances.useSelf()
+			return b, nil
+		}
+		if one := b.instances.get(p.Key()); one != nil {
+			return one, nil
+		}
+		if one, err := b.instances.open(p); one != nil || err != nil {
+			return one, err
+		}
+	}
+}
+
+// backendOf returns the backend that serves a session; see the method backend. If the backend has
+// instances, the session must be open: without its principal, the request could get the access of
+// another one.
+func (s *Set) backendOf(name, session string) (*Backend, error) {
+	if b := s.current().byName[name]; b == nil || !b.instances.enabled() {
+		return s.backend(name, nil)
+	}
+	who, open := s.sessions.identity(session)
+	if !open {
+		return nil, notSent("%w", errSessionOver)
+	}
+	return s.backend(name, who)
 }
 
 // WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called: the
@@ -116,7 +155,7 @@ func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
 		return false
 	}
 	own := withoutPrefix(name, backend, t.catalog.Separator)
-	return slices.ContainsFunc(b.withInstances(), func(b *Backend) bool {
+	return slices.ContainsFunc(b.instances.andSelf(), func(b *Backend) bool {
 		return b.lists.denies(k, name) || own != name && b.lists.denies(k, own)
 	})
 }
@@ -139,7 +178,7 @@ func (s *Set) ListedTools(backend string) (tools []catalog.Item, known bool) {
 		return nil, false
 	}
 	listed := make(map[string]bool)
-	for _, one := range b.withInstances() {
+	for _, one := range b.instances.andSelf() {
 		items, fresh := one.lists.freshTools()
 		known = known || fresh
 		for _, item := range items {
@@ -163,7 +202,7 @@ func (s *Set) ToolsListed() <-chan struct{} { return s.toolsListed }
 func (s *Set) NotApproved(p *principal.Principal, name string) (backend string, err error) {
 	t := s.current()
 	for b := range t.running() {
-		if !b.serves(p.Key()) {
+		if !b.instances.serves(p.Key()) {
 			continue
 		}
 		own := withoutPrefix(name, b.cfg.Name, t.catalog.Separator)

@@ -128,7 +128,7 @@ func (c *connector) serve(ctx context.Context, h *inboundHandler, mode dialMode,
 	listens := startListenLoop(ctx, l) // after markReady, which sends queued subscribes
 	defer listens.stop()
 	for _, uri := range missedURIs {
-		bc.forwardUpdate(updatedNotification(uri), b.attributionOf(peer.Origin{}))
+		bc.forwardUpdate(updatedNotification(uri), attributionOf(b, peer.Origin{}))
 	}
 	if bc.isPerSession() {
 		listed()

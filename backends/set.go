@@ -218,7 +218,7 @@ func (s *Set) onWaitOver() {
 	t := s.current()
 	var notReady []string
 	for _, b := range t.all {
-		if !b.currentListing().settled {
+		if !newCurrentListing(b).settled {
 			notReady = append(notReady, b.cfg.Name)
 		}
 	}
