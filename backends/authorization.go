@@ -2,12 +2,16 @@ package backends
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
+	"unicode"
 
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/oauthclient"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/transport/httpclient"
 )
 
@@ -31,8 +35,8 @@ func newBackendLogin(b *Backend) *backendLogin {
 	auth, err := oauthclient.New(oauthclient.Options{
 		Name: c.Name, URL: c.URL, TLS: tls, Store: s.Logins, Log: b.outputLog,
 		OnSecret: l.onSecret, OnNeedsLogin: l.onNeedsLogin, Go: b.lifetime.goWorker,
-		Principal: b.instances.owner.Key(),
-		ClientID:  c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
+		Principal: l.owner().Key(), Command: loginCommand(c.Name, l.owner()),
+		ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
 		ClientMetadataURL: c.OAuth.ClientMetadataURL,
 		ClientCredentials: c.OAuth.Grant == config.GrantClientCredentials,
 		RedirectPort:      c.OAuth.RedirectPort,
@@ -45,10 +49,36 @@ func newBackendLogin(b *Backend) *backendLogin {
 	return l
 }
 
+// owner returns the principal whose login it is; nil = the gateway.
+func (l *backendLogin) owner() *principal.Principal {
+	in := &l.b.instances
+	if in.owner == nil && in.enabled() {
+		return l.b.set.LoginAs
+	}
+	return in.owner
+}
+
+// loginCommand returns the command with which a principal logs in to a backend.
+func loginCommand(backend string, p *principal.Principal) string {
+	switch name := p.Name(); {
+	case p.Key() == "":
+		return "gateway login " + backend
+	case name == "":
+		return "open the page of the gateway that a client is asked to open"
+	case strings.ContainsFunc(name, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
+			!strings.ContainsRune("._@:-", r)
+	}):
+		return fmt.Sprintf("gateway login %s --principal %q", backend, name)
+	default:
+		return "gateway login " + backend + " --principal " + name
+	}
+}
+
 // onSecret is called with each secret of the login before its use.
 func (l *backendLogin) onSecret(secret string) {
 	if report := l.b.set.OnSecret; report != nil {
-		report(l.b.cfg.Name, secret)
+		report(l.b.cfg.Name+" "+l.owner().Key(), secret)
 	}
 }
 

@@ -213,9 +213,9 @@ func (b *Backend) isFor(session string) bool {
 	return who == nil || b.set.publisher.audiences.of(who).uses(b)
 }
 
-// setFilters replaces the filters, also those of the instances, updates the listing to the entries that the new filters permit,
-// and restores the subscriptions that are permitted again. It reports false if the filters are
-// unchanged.
+// setFilters replaces the filters, also those of the instances, updates the listing to the entries
+// that the new filters permit, and restores the subscriptions that are permitted again. It reports
+// false if the filters are unchanged.
 func (b *Backend) setFilters(f config.Filters) bool {
 	previous := b.filters.inForce.Load()
 	if previous.Equal(f) {

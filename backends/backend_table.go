@@ -26,7 +26,8 @@ type backendTable struct {
 
 	pins map[string]config.Pin // by name, including the names of disabled backends
 
-	draining      []*Backend        // removed backends and instances that have not ended, oldest first
+	// removed backends and instances that have not ended yet, oldest first
+	draining      []*Backend
 	misconfigured map[string]string // name → reason
 	removedNames  map[string]bool   // names of removed backends
 }

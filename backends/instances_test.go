@@ -84,7 +84,9 @@ func TestInstances_EachPrincipalHasItsOwn(t *testing.T) {
 					t.Errorf("%s sees %s, want %s", who.Name(), got, want)
 				}
 			}
-			for session, p := range map[string]*mcptest.Peer{"a1": ofAlice, "a2": ofAlice, "b1": ofBob} {
+			for session, p := range map[string]*mcptest.Peer{
+				"a1": ofAlice, "a2": ofAlice, "b1": ofBob,
+			} {
 				c := h.toolCall("own", session, "secret")
 				serve(t, p, "secret")
 				c.wantResult(t)

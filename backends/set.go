@@ -87,6 +87,9 @@ type Options struct {
 	Dial func(config.Backend) (transport.Conn, error)
 	// the stored logins at servers that use OAuth; nil = OAuth is not used
 	Logins *oauthclient.Store
+	// the principal whose logins backends with oauth.per: principal use for clients without
+	// authentication; nil = the gateway
+	LoginAs *principal.Principal
 	// LoginPage returns the URL of a page at which the user of a session can log in to a backend,
 	// and a channel that is closed when the login is completed. It does not block. nil = there are
 	// no such pages.
@@ -96,8 +99,8 @@ type Options struct {
 	// = there are no such pages.
 	CompleteLogin func(login *oauthclient.Authorization)
 	// called with each access token and client secret before its use, so that it can be masked; nil
-	// = not called
-	OnSecret func(backend, secret string)
+	// = not called. owner names the backend, and the principal whose login it is.
+	OnSecret func(owner, secret string)
 	Log      *slog.Logger
 	// log level of the lines that backends write to stderr
 	StderrLevel slog.Level

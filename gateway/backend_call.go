@@ -23,7 +23,8 @@ func callTask(ctx context.Context, b Backends, backend string,
 }
 
 // cancelTask sends tasks/cancel, without waiting for the response, because no client knows the task
-// or waits for it. p is the principal of the session. A legacy backend that does not support tasks/cancel gets no request.
+// or waits for it. p is the principal of the session. A legacy backend that does not support
+// tasks/cancel gets no request.
 func cancelTask(
 	b Backends, p *principal.Principal, session string, task scopedID, modern bool,
 ) {

@@ -75,6 +75,8 @@ type runMode struct {
 	loginPages  bool // clients are asked to open pages at which users log in to backends
 	// the lock file is read, and has no effect; the command reports its errors
 	ignoreLock bool
+	// name of the principal whose logins are used; "" = the gateway's
+	loginAs string
 }
 
 // open loads the configuration, changes it with tunes, and returns an app. It starts only the log.
@@ -122,6 +124,11 @@ func (c *cli) open(
 		a.closers = append(a.closers, a.pages.close)
 		loginPage, completeLogin = a.pages.openPage, a.pages.complete
 	}
+	loginAs, err := findPrincipal(cfg, m.loginAs)
+	if err != nil {
+		a.close()
+		return nil, err
+	}
 	var lock *pins.Lock
 	all := cfg.Backends
 	if m.ignoreLock {
@@ -150,10 +157,11 @@ func (c *cli) open(
 		IgnoreCache:  m.ignoreCache,
 		SingleClient: cfg.Listen == "",
 		Logins:       a.logins,
+		LoginAs:      loginAs,
 		LoginPage:    loginPage,
 
 		CompleteLogin: completeLogin,
-		OnSecret:      func(name, secret string) { a.mask.AddToken(tokenOwner(name), secret) },
+		OnSecret:      func(owner, secret string) { a.mask.AddToken(tokenOwner(owner), secret) },
 		Log:           a.log,
 
 		StartParallel: cfg.Limits.StartParallel,

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -21,10 +22,12 @@ import (
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/loginpage"
 	"mcpgateway/internal/oauthclient"
+	"mcpgateway/internal/principal"
+	"mcpgateway/internal/reload"
 )
 
 func loginCommand(c *cli) *cobra.Command {
-	noBrowser := false
+	noBrowser, principalName := false, ""
 	timeout := startTimeout(defaultTimeout)
 	cmd := &cobra.Command{
 		Use:   "login NAME",
@@ -37,30 +40,42 @@ With --no-browser, login prints the link of the page, for a browser on another m
 login that browser shows an error, because it cannot reach this machine. Copy the address
 of that page (http://127.0.0.1:...) and paste it here.
 
+With oauth.per: principal, each client of the gateway has a login of its own. --principal names
+the client: the name of its token in auth.tokens, or oauth:SUBJECT for a user of auth.oauth.
+
 The login is stored in the keyring of the operating system, or, if there is none, in a file in
 the state directory that only you can read. gateway logout NAME deletes it.`,
 		Args: asUsageErrors(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return login(cmd.Context(), c, args[0], noBrowser, timeout)
+			return login(cmd.Context(), c, args[0], principalName, noBrowser, timeout)
 		},
 	}
 	timeout.addFlag(cmd)
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false,
 		"print the link instead of opening a browser, and read the redirect from stdin")
+	addPrincipalFlag(cmd, &principalName)
 	return cmd
 }
 
+func addPrincipalFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "principal", "",
+		"the client `NAME` whose login it is, with oauth.per: principal")
+}
+
 func logoutCommand(c *cli) *cobra.Command {
-	return &cobra.Command{
+	principalName := ""
+	cmd := &cobra.Command{
 		Use:   "logout NAME",
 		Short: "Revoke and delete the login at a server",
 		Long: `logout revokes the login at the server NAME, if its authorization server supports
 that, and deletes the stored login.`,
 		Args: asUsageErrors(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return logout(cmd.Context(), c, args[0])
+			return logout(cmd.Context(), c, args[0], principalName)
 		},
 	}
+	addPrincipalFlag(cmd, &principalName)
+	return cmd
 }
 
 // onlyBackend returns a configOverride that leaves out all other backends, and a check that the
@@ -88,10 +103,11 @@ func onlyBackend(name string) (override configOverride, check func() error) {
 
 // openForLogin opens an app with only one backend, and returns the OAuth client of that backend.
 func openForLogin(
-	ctx context.Context, c *cli, name string,
+	ctx context.Context, c *cli, name, principalName string,
 ) (*app, *oauthclient.Authorization, error) {
 	override, check := onlyBackend(name)
-	a, err := c.open(ctx, runMode{ignoreCache: true}, c.source.quietLog, stdioOnly, override)
+	a, err := c.open(ctx, runMode{ignoreCache: true, loginAs: principalName}, c.source.quietLog,
+		stdioOnly, override)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,11 +116,48 @@ func openForLogin(
 	if err == nil && auth == nil {
 		err = whyNoLogin(a, name)
 	}
+	if err == nil && principalName != "" && auth.Principal == "" {
+		err = usageError{fmt.Errorf("backend %s has one login for all clients", name),
+			"leave --principal out, or set oauth.per: principal"}
+	}
 	if err != nil {
 		a.close()
 		return nil, nil, err
 	}
 	return a, auth, nil
+}
+
+// findPrincipal returns the principal with a name in logs: the name or the number of a token, or
+// oauth: or oauth-client: and the id of a subject. It returns nil for the name "".
+func findPrincipal(cfg *config.Config, name string) (*principal.Principal, error) {
+	if name == "" {
+		return nil, nil
+	}
+	issuer := cfg.Auth.OAuth.Issuer
+	if id, ok := strings.CutPrefix(name, "oauth:"); ok && issuer != "" {
+		return principal.FromSubject(principal.Subject{Issuer: issuer, ID: id}), nil
+	}
+	if id, ok := strings.CutPrefix(name, "oauth-client:"); ok && issuer != "" {
+		return principal.FromSubject(principal.Subject{Issuer: issuer, ID: id, IsClient: true}), nil
+	}
+	var names []string
+	for i, t := range cfg.Auth.Tokens {
+		if t.Text == config.AutoToken && t.Name == "" {
+			continue // it has no name
+		}
+		token := principal.TokenIdentity{Name: t.Name, Sum: sha256.Sum256([]byte(t.Text)),
+			Number: i + 1}
+		p := principal.FromToken(token)
+		if p.Name() == name {
+			return p, nil
+		}
+		names = append(names, p.Name())
+	}
+	hint := "auth.tokens has no tokens"
+	if len(names) > 0 {
+		hint = "the names are: " + reload.NameList(names)
+	}
+	return nil, usageError{fmt.Errorf("no client is named %q", name), hint}
 }
 
 // whyNoLogin returns the error for a backend without an OAuth client.
@@ -122,8 +175,10 @@ func whyNoLogin(a *app, name string) error {
 }
 
 // login logs in to a backend, and prints what it offers.
-func login(ctx context.Context, c *cli, name string, noBrowser bool, timeout startTimeout) error {
-	a, auth, err := openForLogin(ctx, c, name)
+func login(
+	ctx context.Context, c *cli, name, principalName string, noBrowser bool, timeout startTimeout,
+) error {
+	a, auth, err := openForLogin(ctx, c, name, principalName)
 	if err != nil {
 		return err
 	}
@@ -144,7 +199,8 @@ func login(ctx context.Context, c *cli, name string, noBrowser bool, timeout sta
 		}
 		status := o.backends.Status()[0]
 		if isHealthy(status) && !auth.WantsLogin() {
-			fmt.Fprintf(o.out, "%s: already logged in; gateway logout %s ends the login\n", name, name)
+			fmt.Fprintf(o.out, "%s: already logged in; %s ends the login\n", name,
+				strings.Replace(auth.Command, "login", "logout", 1))
 			printOffer(o, status)
 			return nil
 		}
@@ -351,8 +407,8 @@ func printOffer(o *oneShot, s backends.Status) {
 }
 
 // logout revokes and deletes the login at a backend.
-func logout(ctx context.Context, c *cli, name string) error {
-	a, auth, err := openForLogin(ctx, c, name)
+func logout(ctx context.Context, c *cli, name, principalName string) error {
+	a, auth, err := openForLogin(ctx, c, name, principalName)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -130,11 +131,15 @@ func (p *loginPages) close() {
 }
 
 // openPage implements LoginPage of [backends.Options].
-func (p *loginPages) openPage(backend, session string, _ *principal.Principal,
+func (p *loginPages) openPage(backend, session string, client *principal.Principal,
 	login *oauthclient.Authorization,
 ) (url string, done <-chan struct{}, err error) {
-	url, done, err = p.Open(loginpage.LoginRequest{Backend: backend, Client: session, Login: login,
-		RedirectPort: login.RedirectPort})
+	request := loginpage.LoginRequest{Backend: backend, Client: session, Login: login,
+		RedirectPort: login.RedirectPort}
+	if login.Principal != "" { // not that of the gateway
+		request.For = cmp.Or(client.Name(), "this client")
+	}
+	url, done, err = p.Open(request)
 	if _, id, ok := strings.Cut(url, loginpage.StartPath); ok {
 		p.onSecret(id)
 	}

@@ -243,7 +243,7 @@ type OAuthPer string
 
 const (
 	PerGateway   OAuthPer = "gateway"   // all clients use one login
-	PerPrincipal OAuthPer = "principal" // each principal has a login, connections and lists of its own
+	PerPrincipal OAuthPer = "principal" // each principal has its own login, connections and lists
 )
 
 // A Sharing determines which clients share a connection to a backend.

@@ -151,6 +151,9 @@ func (d *description) backend(b *Backend, variables []string) {
 	} {
 		d.add(name+" "+f.does, f.value)
 	}
+	if b.OAuth.Per == PerPrincipal {
+		d.add(name+" has a login for", "each client")
+	}
 	if b.OAuth.AllowPrivate {
 		d.add(name+" may lead logins to", "private addresses, and over http")
 	}

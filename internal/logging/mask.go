@@ -91,8 +91,9 @@ func (m *Mask) AddToken(owner, text string) {
 	})
 }
 
-// SetTokenOwners replaces the owners of tokens that exist. The tokens of other owners are not
-// removed at once, because later messages may contain them.
+// SetTokenOwners replaces the owners of tokens that exist. An owner may have parts with tokens of
+// their own: their names begin with that of the owner and a space. The tokens of other owners are
+// not removed at once, because later messages may contain them.
 func (m *Mask) SetTokenOwners(owners ...string) {
 	m.update(func(s *maskState) { s.owners = slices.Clone(owners) })
 }
@@ -130,15 +131,20 @@ func boundTokens(all []maskedToken, owners []string) []maskedToken {
 	if len(all) <= maxAllTokens {
 		return all
 	}
-	left := make(map[string]int, len(owners)) // tokens to keep beyond maxAllTokens
-	for _, owner := range owners {
-		left[owner] = keptTokens
-	}
+	used := make(map[string]int) // tokens so far, by owner
 	kept := 0
 	return slices.DeleteFunc(all, func(t maskedToken) bool {
 		kept++
-		left[t.owner]--
-		return kept > maxAllTokens && left[t.owner] < 0
+		used[t.owner]++
+		return kept > maxAllTokens && (used[t.owner] > keptTokens || !isOwner(t.owner, owners))
+	})
+}
+
+// isOwner reports whether an owner, or the owner that it is a part of, is one of the owners.
+func isOwner(owner string, owners []string) bool {
+	return slices.ContainsFunc(owners, func(one string) bool {
+		part, ok := strings.CutPrefix(owner, one)
+		return ok && (part == "" || part[0] == ' ')
 	})
 }
 

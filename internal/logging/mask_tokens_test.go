@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -57,5 +58,30 @@ func TestMaskOfFormerOwner(t *testing.T) {
 	}
 	if s := mask.secrets.Load(); !slices.Equal(s.owners, []string{"second"}) {
 		t.Errorf("the owners are %q", s.owners)
+	}
+}
+
+// The parts of an owner, such as the principals with a login at a backend, do not remove the tokens
+// of each other, and their tokens may go when the owner no longer exists.
+func TestMaskKeepsTokensOfParts(t *testing.T) {
+	part := func(n int) string { return fmt.Sprint("backend notes user", n) }
+	var all []maskedToken
+	add := func(owner, text string, owners ...string) {
+		all = boundTokens(slices.Concat([]maskedToken{{owner, text}}, all), owners)
+	}
+	for n := range maxAllTokens {
+		add(part(n), fmt.Sprint("token ", n), "backend notes")
+	}
+	for n := range maxTokens {
+		add("backend notes2", fmt.Sprint("other ", n), "backend notes")
+	}
+	if want := (maskedToken{part(0), "token 0"}); !slices.Contains(all, want) {
+		t.Error("the only token of a part was removed")
+	}
+	for n := range maxTokens {
+		add("backend mail", fmt.Sprint("mail ", n), "backend mail")
+	}
+	if len(all) != maxAllTokens {
+		t.Errorf("%d tokens", len(all))
 	}
 }

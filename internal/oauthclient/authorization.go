@@ -20,6 +20,7 @@ type Options struct {
 	Name      string      // of the backend, for errors
 	URL       string      // of the server, http or https
 	Principal string      // whose grant it is; "" = the gateway's
+	Command   string      // with which the user logs in, for errors; "" = gateway login NAME
 	TLS       *tls.Config // for all requests; nil = default
 	Store     *Store
 	Log       *slog.Logger // nil = no logging
@@ -75,6 +76,9 @@ func New(o Options) (*Authorization, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Command == "" {
+		o.Command = "gateway login " + o.Name
+	}
 	if o.OnNeedsLogin == nil {
 		o.OnNeedsLogin = func(*LoginError) {}
 	}
@@ -98,6 +102,7 @@ func New(o Options) (*Authorization, error) {
 // A LoginError is the reason that a request was not executed: somebody has to log in first.
 type LoginError struct {
 	Backend string
+	Command string   // with which the user logs in
 	Reason  string   // why; a text without secrets
 	Scopes  []string // the scopes that are missing; nil = all
 
@@ -106,14 +111,13 @@ type LoginError struct {
 
 func (e *LoginError) Error() string {
 	if e.Scopes != nil {
-		return fmt.Sprintf("it needs a login with more rights (%s): gateway login %s", e.Reason,
-			e.Backend)
+		return fmt.Sprintf("it needs a login with more rights (%s): %s", e.Reason, e.Command)
 	}
-	return fmt.Sprintf("it needs a login (%s): gateway login %s", e.Reason, e.Backend)
+	return fmt.Sprintf("it needs a login (%s): %s", e.Reason, e.Command)
 }
 
 func (a *Authorization) loginError(reason string) *LoginError {
-	return &LoginError{Backend: a.Name, Reason: reason}
+	return &LoginError{Backend: a.Name, Command: a.Command, Reason: reason}
 }
 
 // NeedsLogin returns the reason that somebody has to log in before a request can succeed; nil = no
