@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -250,11 +251,13 @@ func (r *fileParser) mapping(n *yaml.Node, elem reflect.Type, at location) map[s
 func (r *fileParser) readBackend(pairs []pair, at location) map[string]any {
 	before := len(r.errs)
 	r.backend.path = at.path
-	r.backend.env = withVariables(r.env, r.envFileOf(pairs).variables)
-	if r.sources != nil {
-		r.backend.env = withVariables(r.backend.env, r.sources.topFile.variables)
+	if r.backend.disabled = r.isBackendOff(pairs); !r.backend.disabled {
+		r.backend.env = withVariables(r.env, r.envFileOf(pairs).variables)
+		if r.sources != nil {
+			r.backend.env = withVariables(r.backend.env, r.sources.topFile.variables)
+		}
+		r.backend.disabled = r.isBackendDisabled(pairs)
 	}
-	r.backend.disabled = r.isBackendDisabled(pairs)
 	out := r.record(pairs, backendType, at)
 	r.backend.path, r.backend.disabled, r.backend.env = "", false, nil
 	r.reported[at.path] = len(r.errs) > before
@@ -314,6 +317,14 @@ func (r *fileParser) newExpander(path string) expand.Expander {
 		x.Source = r.sources.lookUp
 	}
 	return x
+}
+
+// isBackendOff reports whether a backend is disabled without a variable, so that its files are not
+// needed.
+func (r *fileParser) isBackendOff(pairs []pair) bool {
+	return slices.ContainsFunc(pairs, func(p pair) bool {
+		return p.key == "enabled" && strings.EqualFold(node.Deref(p.value).Value, "false")
+	})
 }
 
 // isBackendDisabled reports whether a backend is disabled, before its other entries are read.

@@ -42,19 +42,20 @@ func (r *sourceReader) envFile(written string) envFile {
 		digest, _ = digestOf(path)
 	}
 	r.addInput(path, digest)
+	r.warnings = append(r.warnings, readableWarning(path)...)
 	var f envFile
 	if err != nil {
 		f.err = errors.New(path + ": " + systemMessage(err))
-	} else if f.variables, f.err = parseEnvFile(data); f.err != nil {
+	} else if f.variables, f.err = ParseEnvFile(data); f.err != nil {
 		f.err = fmt.Errorf("%s%w", path, f.err)
 	}
 	r.envFiles[path] = f
 	return f
 }
 
-// parseEnvFile parses a file with lines NAME=value, as godotenv and docker compose read it. The
-// error begins with the line, as in ":3: …", and does not contain text of the file.
-func parseEnvFile(data []byte) (map[string]string, error) {
+// ParseEnvFile parses a file of env_file: lines NAME=value, as godotenv and docker compose read
+// them. The error begins with the line, as in ":3: …", and does not contain text of the file.
+func ParseEnvFile(data []byte) (map[string]string, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	all, ok := readVariables(data)
 	if !ok {
@@ -150,9 +151,6 @@ func (r *sourceReader) addToProcess(b *Backend) {
 	}
 }
 
-// ParseEnvFile parses a file of env_file. The error does not contain text of the file.
-func ParseEnvFile(data []byte) (map[string]string, error) { return parseEnvFile(data) }
-
 // EnvFileLine returns a line, or several lines, of a file of env_file that sets a variable to a
 // value. It returns an error, which does not contain the value, for a name that is not valid and
 // for a value that such a file cannot contain.
@@ -166,7 +164,7 @@ func EnvFileLine(name, value string) (string, error) {
 	}
 	for _, written := range forms {
 		line := name + "=" + written + "\n"
-		all, err := parseEnvFile([]byte(line + "END=1\n"))
+		all, err := ParseEnvFile([]byte(line + "END=1\n"))
 		if got, ok := all[name]; err == nil && ok && got == value && len(all) == 2 {
 			return line, nil
 		}

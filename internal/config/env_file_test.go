@@ -11,7 +11,7 @@ import (
 
 // The forms of lines that docker compose reads.
 func TestEnvFileSyntax(t *testing.T) {
-	got, err := parseEnvFile([]byte("\xef\xbb\xbf# a comment\nA=1\nexport B = two words # comment\r\n" +
+	got, err := ParseEnvFile([]byte("\xef\xbb\xbf# a comment\nA=1\nexport B = two words # comment\r\n" +
 		"C='$A #'\nD=\"line\\none $A\"\nE=\nF=\"two\nlines\"\nG=${A}x\nA_b9=ok\n\n"))
 	want := map[string]string{"A": "1", "B": "two words", "C": "$A #", "D": "line\none 1", "E": "",
 		"F": "two\nlines", "G": "1x", "A_b9": "ok"}
@@ -32,7 +32,7 @@ func TestEnvFileErrors(t *testing.T) {
 		strings.Repeat("A=1\n", maxNumberedLines) + "hunter2":     ": is not a line of the form NAME=value",
 		"A=" + strings.Repeat("1", maxNumberedText) + "\nhunter2": ": is not a line of the form NAME=value",
 	} {
-		all, err := parseEnvFile([]byte(text))
+		all, err := ParseEnvFile([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%.40q: %v, %v; want %q", text, all, err, want)
@@ -73,7 +73,7 @@ func FuzzEnvFileLine(f *testing.F) {
 		if err != nil {
 			return
 		}
-		all, err := parseEnvFile([]byte("X=1\n" + line + line + "Y=2\n"))
+		all, err := ParseEnvFile([]byte("X=1\n" + line + line + "Y=2\n"))
 		want := map[string]string{"X": "1", "A": value, "Y": "2"}
 		if diff := cmp.Diff(want, all); diff != "" || err != nil {
 			t.Errorf("%q: %q: %v %s", value, line, err, diff)
@@ -101,7 +101,7 @@ func FuzzEnvFile(f *testing.F) {
 		if len(data) > 1<<12 {
 			return
 		}
-		all, err := parseEnvFile(data)
+		all, err := ParseEnvFile(data)
 		for name, value := range all {
 			if name == "" || strings.ContainsAny(name+value, "\x00") ||
 				strings.ContainsAny(name, "=\n") {
@@ -198,6 +198,25 @@ backends:
 		if got := loaded.Config.Backends[i].Env; !maps.Equal(got, want) {
 			t.Errorf("%d: %v, want %v", i, got, want)
 		}
+	}
+}
+
+// The file of a disabled backend is not read.
+func TestEnvFileOfDisabledBackend(t *testing.T) {
+	dir := writeFiles(t, map[string]string{"a.env": "A=1\nON=false", "b.env": "A=1\nON=true"})
+	loaded, err := loadIn(dir, `
+backends:
+- {name: a, enabled: false, command: x, env_file: a.env}
+- {name: b, enabled: "${ON}", command: x, env_file: b.env}`,
+		Options{Env: lookup(nil), Sources: (&testSources{}).access()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := loaded.Files(); len(all) != 1 || all[0] != filepath.Join(dir, "b.env") {
+		t.Errorf("the files %q were read", all)
+	}
+	if b := loaded.Config.Backends; b[0].Enabled || !b[1].Enabled {
+		t.Errorf("%+v", b)
 	}
 }
 

@@ -221,7 +221,8 @@ func load(src source, opts Options) (*Loaded, error) {
 		Config: cfg, Source: src.path, Local: src.inWorkingDir, locations: r.locations,
 		digest: src.digest(), inputs: sources.inputs,
 		Warnings: slices.Concat(src.warnings, r.warnings, c.warnings(cfg), written,
-			vars.literals.warnings.lines(), misspeltVariables(opts.VariableNames, used)),
+			vars.literals.warnings.lines(), sources.warnings,
+			misspeltVariables(opts.VariableNames, used)),
 		blank: r.blank && src.path != "",
 	}, nil
 }

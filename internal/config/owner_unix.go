@@ -39,6 +39,24 @@ func writableWarning(path string) []string {
 	return nil
 }
 
+// readableWarning returns a warning if other users can read a file of env_file. If the file belongs
+// to another user, such as root, its group may be the reason that the gateway can read it.
+func readableWarning(path string) []string {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch mode := info.Mode().Perm(); {
+	case !ok:
+	case int(st.Uid) != os.Geteuid() && mode&0o004 != 0:
+		return []string{path + ": every user can read this file of env_file: run chmod o-r"}
+	case int(st.Uid) == os.Geteuid() && (mode&0o004 != 0 || mode&0o040 != 0 && st.Gid != st.Uid):
+		return []string{path + ": other users can read this file of env_file: run chmod 600"}
+	}
+	return nil
+}
+
 // WritableByOthers returns the reason if users other than the current user and root can write a
 // file or folder; "" = they cannot.
 func WritableByOthers(info fs.FileInfo) string {

@@ -43,6 +43,34 @@ func TestWritableByOthers_F_SEC_2(t *testing.T) {
 	}
 }
 
+// A file of env_file that other users can read causes one warning, with the mode to set. It is read
+// nevertheless.
+func TestReadableEnvFileIsReported(t *testing.T) {
+	for mode, want := range map[os.FileMode]string{
+		0o600: "", 0o400: "", 0o644: "run chmod 600", 0o604: "run chmod 600",
+	} {
+		dir := writeFiles(t, map[string]string{"a.env": "A=1\n"})
+		path := filepath.Join(dir, "a.env")
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := loadIn(dir, `
+env_file: a.env
+backends:
+- {name: a, command: x, args: ["${A}", "${command:c}"], env_file: a.env}
+- {name: b, command: x, args: ["${A}"], env_file: a.env}`,
+			Options{Env: lookup(nil), Sources: (&testSources{}).access()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(loaded.Warnings, "\n")
+		if strings.Count(got, path+": ") != strings.Count(want, "chmod") ||
+			!strings.Contains(got, want) || loaded.Config.Backends[1].Args[0] != "1" {
+			t.Errorf("%v: %q", mode, got)
+		}
+	}
+}
+
 func TestForeignOwner_F_SEC_2(t *testing.T) {
 	info, err := os.Stat(t.TempDir())
 	if err != nil {

@@ -49,6 +49,7 @@ type sourceReader struct {
 	envFiles map[string]envFile     // by absolute path
 	topFile  envFile                // env_file at the top level
 	inputs   []inputFile            // files that were read, in order
+	warnings []string               // about files of env_file
 }
 
 // sourceValue is the value of a reference, or the reason why it has none.
