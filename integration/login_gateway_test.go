@@ -43,6 +43,9 @@ func TestLogin_ShowsThatItWaits(t *testing.T) {
 	s := newSetup(t, nil, p.backend("notes"))
 	l := s.startPasted("notes")
 	l.awaitOutput("waiting for the login in the browser")
+	if n := p.provider.Counts()[oidctest.AuthorizationEndpoint]; n != 0 {
+		t.Errorf("a browser was opened in spite of --no-browser: %d requests", n)
+	}
 	redirect, err := p.provider.Approve(l.url, "ann")
 	if err != nil {
 		t.Fatal(err)
@@ -205,6 +208,21 @@ func TestLogout_RevokesAndDeletes(t *testing.T) {
 	s.logIn("notes")
 	p.provider.SetFault(oidctest.RevocationEndpoint, oidctest.Fault{Status: 503})
 	s.run("logout", "notes").expect(t, 1, "is deleted here, but was not revoked", "503")
+	if n := len(s.loginFiles()); n != 0 {
+		t.Errorf("%d stored logins", n)
+	}
+}
+
+// An authorization server without a revocation endpoint is not asked.
+func TestLogout_WhereRevocationIsNotOffered(t *testing.T) {
+	t.Parallel()
+	p := newProtected(t, oidctest.Options{EditMetadata: func(document map[string]any) {
+		delete(document, "revocation_endpoint")
+	}}, oidctest.ServerOptions{})
+	s := newSetup(t, nil, p.backend("notes"))
+	s.logIn("notes")
+	s.run("logout", "notes").expect(t, 0,
+		"notes: login deleted; its authorization server cannot revoke it")
 	if n := len(s.loginFiles()); n != 0 {
 		t.Errorf("%d stored logins", n)
 	}

@@ -217,6 +217,22 @@ func TestRefusedLoginCanBeRepeated(t *testing.T) {
 	}
 }
 
+// An authorization server may repeat a secret in its error.
+func TestErrorPageOfALoginHidesSecrets(t *testing.T) {
+	provider, a := login(t)
+	p := newPages()
+	address, _ := open(t, p, LoginRequest{Backend: "notes", Client: "c", Login: a})
+	b := &browser{t: t, pages: p}
+	redirect, err := provider.Approve(target(t, b.send("POST", address)), "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider.SetFault(oidctest.TokenEndpoint, oidctest.Fault{Status: http.StatusBadRequest,
+		Header: http.Header{"Content-Type": {"application/json"}},
+		Body:   `{"error":"invalid_request","error_description":"do not repeat the secret"}`})
+	want(t, b.send("GET", redirect), 400, "do not repeat the ***")
+}
+
 func TestOneClientGetsOnePage(t *testing.T) {
 	a, other := &failing{}, &failing{}
 	p := newPages()
