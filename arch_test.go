@@ -256,8 +256,9 @@ var testImports = []string{
 
 // extraTestImports are further packages that the tests of a package may import.
 var extraTestImports = map[string][]string{
-	"docs":                {"internal/config"},
-	"gateway":             {"backends", "internal/config", "internal/config/pins"},
+	"docs": {"internal/config"},
+	"gateway": {"backends", "internal/config", "internal/config/pins",
+		"internal/oauthclient"},
 	"internal/audit":      {"internal/logging"},
 	"internal/httpserver": {"internal/peer"},
 	"internal/peer":       {"internal/transport/child"},

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unicode"
 
+	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/oauthclient"
 	"mcpgateway/internal/principal"
@@ -21,6 +22,9 @@ type backendLogin struct {
 	*oauthclient.Authorization
 	b        *Backend
 	awaiting atomic.Bool // a goroutine runs await
+
+	tool       catalog.Item // see loginToolName
+	offersTool atomic.Bool  // the backend has needed a login, and there are pages for logins
 }
 
 // newBackendLogin returns the OAuth client of a backend, nil if the backend needs none: it has no
@@ -30,7 +34,7 @@ func newBackendLogin(b *Backend) *backendLogin {
 	if s.Logins == nil || c.URL == "" || hasAuthorization(c) {
 		return nil
 	}
-	l := &backendLogin{b: b}
+	l := &backendLogin{b: b, tool: newLoginTool(c.Name)}
 	tls, _ := httpclient.ClientTLS(c.TLS).Config() // dial reports an error
 	auth, err := oauthclient.New(oauthclient.Options{
 		Name: c.Name, URL: c.URL, TLS: tls, Store: s.Logins, Log: b.outputLog,
@@ -86,6 +90,7 @@ func (l *backendLogin) onSecret(secret string) {
 // its entries again, as soon as somebody has logged in.
 func (l *backendLogin) onNeedsLogin(why *oauthclient.LoginError) {
 	l.b.log.Warn("backend needs a login", "err", why)
+	l.offerTool()
 	l.b.publish()
 	if l.awaiting.CompareAndSwap(false, true) {
 		l.b.lifetime.goWorker(l.await)

@@ -92,6 +92,9 @@ func (b *Backend) permits(r *contract.BackendRequest) error {
 	if who := b.set.sessions.restrictedPrincipal(r.Session); who != nil {
 		a = b.set.publisher.audiences.of(who)
 	}
+	if r.Builtin {
+		return b.login.permitsTool(a)
+	}
 	if !b.filters.permits(r) || a != nil && !a.permits(b, r) {
 		return contract.ErrForbidden
 	}

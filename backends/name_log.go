@@ -53,8 +53,8 @@ func (nl *nameLog) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 		var causes []renameCause // causes in the order of their first new name
 		fresh := make(map[renameCause][]catalog.Entry)
 		for _, e := range v.Entries(k) {
-			if e.Exposed == e.Item.Original || e.Exposed != "" && prefix == catalog.PrefixAlways ||
-				!nl.isNew(k, e) {
+			if e.Exposed == e.Item.Original || e.Item.Builtin ||
+				e.Exposed != "" && prefix == catalog.PrefixAlways || !nl.isNew(k, e) {
 				continue
 			}
 			c := renameCause{e.Backend, e.ConflictBackend, e.PrefixConflict, e.Exposed == ""}

@@ -154,6 +154,9 @@ func (a *audience) listing(b *Backend, l catalog.Listing) catalog.Listing {
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
 		l.Items[k] = slices.DeleteFunc(slices.Clone(l.Items[k]), func(i catalog.Item) bool {
+			if i.Builtin {
+				return !permitLoginTool(rules)
+			}
 			return !selects(rules, b, k, i.Original)
 		})
 		l.Private[k] = true

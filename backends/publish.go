@@ -226,7 +226,7 @@ func newCurrentListing(b *Backend) currentListing {
 	changes := b.instances.changes.Load()
 	l, settled := b.lists.current()
 	settled = settled || b.instances.isUnused()
-	return currentListing{b: b, listing: l, settled: settled, changes: changes,
+	return currentListing{b: b, listing: b.login.withTool(l), settled: settled, changes: changes,
 		isAwaited: !settled && b.instances.isAwaited()}
 }
 

@@ -169,13 +169,17 @@ func (sl *startLoop) exitIfIdle() bool {
 // nothing of the connection is left.
 func (sl *startLoop) recordEnd(err error) {
 	bc := sl.conn
+	why, needsLogin := errors.AsType[*oauthclient.LoginError](err)
+	if needsLogin {
+		bc.b.login.offerTool() // before lists without the tool are sent
+	}
 	bc.markFailed(err)
 	bc.mu.Lock()
 	wasReady, breaker := bc.sup.ReachedReady(), bc.sup.Breaker()
 	bc.mu.Unlock()
 	sameReason := sl.loggedReason == err.Error()
 	sl.loggedReason = err.Error()
-	if why, is := errors.AsType[*oauthclient.LoginError](err); is {
+	if needsLogin {
 		bc.b.login.RequireLogin(why) // which logs it
 		return
 	}

@@ -312,6 +312,9 @@ func (s *Set) loadCaches() {
 // response to a resources/unsubscribe follows at once.
 func (s *Set) NewCall(backend string, r contract.BackendRequest,
 	h contract.CallHandler) contract.BackendCall {
+	if r.Builtin {
+		return newLoginCall(s, backend, r, h)
+	}
 	return newCall(s, backend, r, h)
 }
 

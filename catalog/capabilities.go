@@ -90,6 +90,12 @@ func (d *declarations) HasCapability(backend string, capability ...string) bool 
 	return l != nil && l.hasCapability(capability...)
 }
 
+// IsUnknown reports whether a list of a backend was not read yet.
+func (d *declarations) IsUnknown(k Kind, backend string) bool {
+	l := d.byBackend[backend]
+	return l != nil && l.Unknown[k]
+}
+
 // HasSeveralBackends reports whether there is more than one backend, whether their lists are known
 // or not.
 func (d *declarations) HasSeveralBackends() bool { return len(d.listings) > 1 }

@@ -15,6 +15,8 @@ import (
 // An Item is an entry of a backend's list, with the backend's bytes except for repairs.
 type Item struct {
 	Original string // the backend's name, uri or uriTemplate for the entry
+	// Builtin is true if the gateway itself serves the entry: see NewBuiltin.
+	Builtin bool
 
 	raw                        []byte      // the JSON object
 	originalStart, originalEnd int32       // offsets of the literal of Original in raw
@@ -30,6 +32,15 @@ const (
 	// only slightly higher, and real entries nest far less.
 	maxNesting = 100
 )
+
+// NewBuiltin returns a tool or prompt that the gateway itself serves, for the listing of a backend.
+// With every Prefix, it is exposed as backend__name and has no other name, so that no entry of a
+// backend loses a name to it. It is not listed if this name is not available. raw must be valid.
+func NewBuiltin(k Kind, raw []byte) Item {
+	i, _, _ := parseItem(k, raw)
+	i.Builtin, i.sum = true, i.computeDigest()
+	return i
+}
 
 // A textDigest identifies a text.
 type textDigest [16]byte

@@ -96,7 +96,8 @@ type Entry struct {
 	ConflictBackend string
 	// PrefixConflict is true if the bare name begins with ConflictBackend and the separator.
 	PrefixConflict bool
-	bareName       string // the preferred name, without a prefix, or the URI
+	// the preferred name, without a prefix, or the URI; "" = none, because the item is built in
+	bareName string
 }
 
 // Merge returns the catalog of the listings, which must be in the order of the configuration. This
@@ -164,9 +165,12 @@ func (l *list) merge(
 		ends[i] = len(l.entries)
 	}
 	for i := range l.entries {
-		e := &l.entries[i]
-		if e.bareName = e.Item.Original; k.isNamed() {
+		switch e := &l.entries[i]; {
+		case e.Item.Builtin:
+		case k.isNamed():
 			e.bareName = n.bareNameOf(k, e)
+		default:
+			e.bareName = e.Item.Original
 		}
 	}
 	if previous != nil && !l.alwaysPrefixed {
@@ -212,11 +216,15 @@ func appendEntries(all []Entry, k Kind, l *Listing, seen map[string]bool) []Entr
 // buildAliases returns names that are not listed but identify exactly one entry: the entry's
 // original name, and backend__name before and after [fitName]. It omits ambiguous names, names with
 // the prefix of another backend, and names that look like a name of another backend. An original
-// name is also omitted if its bare name, after fitName, is unavailable.
+// name is also omitted if its bare name, after fitName, is unavailable. Built-in entries have no
+// such names.
 func (n *namer) buildAliases(l *list) map[string]*Entry {
 	aliases := make(map[string]*Entry, len(l.entries))
 	for i := range l.entries {
 		e := &l.entries[i]
+		if e.Item.Builtin {
+			continue
+		}
 		for _, name := range []string{e.Item.Original, e.Backend + n.Separator + e.Item.Original,
 			n.prefixedNameOf(n.kind, e)} {
 			if _, listed := l.routes[name]; listed || !n.isAvailable(e, name) ||

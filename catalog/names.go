@@ -239,14 +239,17 @@ func (n *namer) approvedOwner(e *Entry, name string) string {
 // keep it. The entries are sorted by name, so that the result does not depend on the order of the
 // list. Entries with valid names come first, so that no converted name takes a valid one. Bare
 // names are assigned before prefixed names, so that an entry b__x keeps its name even if the
-// prefixed name of an entry x is the same.
+// prefixed name of an entry x is the same. For built-in entries, see NewBuiltin.
 func (n *namer) assignNames(entries []Entry) {
 	order := make([]*Entry, 0, len(entries))
 	var converted []*Entry
 	for i := range entries {
-		if e := &entries[i]; isValidName(e.Item.Original, n.NameLimit) {
+		switch e := &entries[i]; {
+		case e.Item.Builtin:
+			n.claim(e, n.prefixedName(e))
+		case isValidName(e.Item.Original, n.NameLimit):
 			order = append(order, e)
-		} else {
+		default:
 			converted = append(converted, e)
 		}
 	}

@@ -35,11 +35,12 @@ type Route struct {
 	Backend      string
 	Original     string // the backend's name or URI for the entry
 	OriginalJSON []byte // Original as JSON, for Splice
+	Builtin      bool   // the gateway itself serves the entry; see NewBuiltin
 }
 
 func (e *Entry) route() Route {
 	return Route{Backend: e.Backend, Original: e.Item.Original,
-		OriginalJSON: e.Item.originalLiteral()}
+		OriginalJSON: e.Item.originalLiteral(), Builtin: e.Item.Builtin}
 }
 
 // Lookup returns the route for a listed name or, for tools and prompts, for an alias (see

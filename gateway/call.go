@@ -246,7 +246,7 @@ func (c *clientCall) isHidden() bool {
 // backendRequest returns a request to the backend: m with the name that the backend uses.
 func (c *clientCall) backendRequest(m wire.Message) contract.BackendRequest {
 	r := contract.BackendRequest{Message: m, Session: c.backendSession, Entry: c.Route.Original,
-		ProgressToken: c.r.Token(), Consents: c.consents.given}
+		Builtin: c.Route.Builtin, ProgressToken: c.r.Token(), Consents: c.consents.given}
 	switch {
 	case c.Name == c.Route.Original:
 	case c.spec.hasPlainName():

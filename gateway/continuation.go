@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"time"
 
+	"mcpgateway/catalog"
 	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/protocol"
@@ -54,7 +55,14 @@ func (c *statelessCall) continueCall() bool {
 		return true
 	case mrtr.TicketRerun:
 		c.continuation = &continuation{backend: t.Backend, entry: t.Entry, rerun: true}
-		return c.checkConsent(t, responses)
+		if !c.checkConsent(t, responses) {
+			return false
+		}
+		if t.Builtin { // by now the name may be unknown, or that of a tool of the backend
+			c.send(catalog.Route{Backend: t.Backend, Original: t.Entry,
+				OriginalJSON: wire.Quote(t.Entry), Builtin: true})
+		}
+		return !t.Builtin
 	}
 	rc := c.g.suspended.find(t.Text)
 	if rc == nil {
@@ -121,7 +129,7 @@ func (c *statelessCall) claimOf(t mrtr.Ticket) *mrtr.RerunClaim {
 // else depends on the kind.
 func (c *statelessCall) sealTicket(t mrtr.Ticket, ttl time.Duration) string {
 	t.Principal, t.Profiles = c.client.principal.Key(), c.client.principal.ProfileKey()
-	t.Backend, t.Entry = c.Route.Backend, c.Route.Original
+	t.Backend, t.Entry, t.Builtin = c.Route.Backend, c.Route.Original, c.Route.Builtin
 	t.Call, t.Until, t.Consents = c.digest(), time.Now().Add(ttl), c.consents.given
 	if c.backendCall != nil {
 		t.ServerKey = c.backendCall.ServerKey()

@@ -51,6 +51,7 @@ type settings struct {
 	generation          map[string]string // "" = legacy
 	rates               *ratelimit.RateLimiter
 	profiles            map[string]config.Profile
+	editBackends        func(*backends.Options) // nil = no change
 	// replaces the Backends that the gateway uses; nil = none
 	wrap func(gateway.Backends) gateway.Backends
 }
@@ -84,14 +85,18 @@ func (o *settings) catalogOptions() catalog.Options {
 func newGateway(t testing.TB, o settings, names []string, dial func(string) (transport.Conn, error),
 	log, journal *slog.Logger) *gateway.Gateway {
 	info := mcp.Implementation{Name: "mcp-gateway", Version: "test"}
-	set := backends.New(backends.Options{
+	options := backends.Options{
 		Backends:    o.backendConfigs(names),
 		Catalog:     o.catalogOptions(),
 		Profiles:    o.profiles,
 		CatalogWait: cmp.Or(o.catalogWait, 3*time.Second), MaxMessage: cmp.Or(o.maxMessage, 1<<20),
 		StateDir: o.stateDir, ClientInfo: info, Log: log, SingleClient: o.singleClient,
 		Dial: func(c config.Backend) (transport.Conn, error) { return dial(c.Name) },
-	})
+	}
+	if o.editBackends != nil {
+		o.editBackends(&options)
+	}
+	set := backends.New(options)
 	if o.backendSet != nil {
 		*o.backendSet = set
 	}

@@ -54,7 +54,7 @@ func withoutExecution(page []byte) []byte {
 // if the request must ask for a task, because the backend is a legacy one. It returns an error if
 // no slot is free, or if the tool requires a task and the client has not declared the extension.
 func (c *statelessCall) reserveTask() (reserved, asTask bool, err *wire.Error) {
-	if c.spec != toolsCallSpec {
+	if c.spec != toolsCallSpec || c.Route.Builtin {
 		return false, false, nil
 	}
 	v := c.conn.view()

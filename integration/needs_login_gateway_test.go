@@ -60,7 +60,7 @@ func TestNeedsLogin_StdioClient(t *testing.T) {
 	s := newSetup(t, nil, demo, p.backend("notes"))
 	gw := s.start()
 	gw.initialize("2025-11-25")
-	if got := names(listTools(t, gw)); len(got) != 3 {
+	if got := names(listTools(t, gw)); len(got) != 4 || !slices.Contains(got, "notes__login") {
 		t.Errorf("tools before the login: %q", got)
 	}
 	for range 20 {
@@ -153,7 +153,7 @@ func TestNeedsLogin_HTTPClientsOfBothGenerations(t *testing.T) {
 	plain, modern := dialHTTP(t, url, "2025-11-25"), newRawModern(t, url, `{}`)
 	listens := modern.listen("7", `{"toolsListChanged":true}`)
 	for _, c := range []caller{plain, modern} {
-		if got := names(listTools(t, c)); len(got) != 3 {
+		if got := names(listTools(t, c)); len(got) != 4 || !slices.Contains(got, "notes__login") {
 			t.Errorf("tools before the login: %q", got)
 		}
 		callsFail(t, c, "notes__read")

@@ -249,7 +249,7 @@ func definitionsOf(tools []catalog.Item) pins.Tools {
 // exposedNames returns the names under which the tools of a backend are listed.
 func exposedNames(s *catalog.Snapshot, backend string) (names []string) {
 	for _, e := range s.Entries(catalog.Tools) {
-		if e.Backend == backend && e.Exposed != "" {
+		if e.Backend == backend && e.Exposed != "" && !e.Item.Builtin {
 			names = append(names, e.Exposed)
 		}
 	}

@@ -26,6 +26,9 @@ type BackendRequest struct {
 	// Entry is the backend's own name of the tool or prompt, which the filters are checked for; ""
 	// = the name in Name or Message. The name or URI of a resource is always the one in Message.
 	Entry string
+	// Builtin is true if the request calls an entry of the gateway itself, which is listed with the
+	// entries of the backend. It is not sent to the backend.
+	Builtin bool
 	// Name is a JSON string that replaces params.name; nil = unchanged.
 	Name []byte
 	// ProgressToken is the token of the client, under which the CallHandler gets progress; "" = no

@@ -27,6 +27,7 @@ type Ticket struct {
 	ServerKey string    `json:"Program"`
 	Call      []byte    // digest of the call's method, name and arguments
 	Entry     string    // backend's own name of the tool, prompt or resource
+	Builtin   bool      // Entry is an entry of the gateway itself
 	Until     time.Time // expiry
 	// Run identifies the call that the ticket sends: all tickets with the same Run together are
 	// valid for one; see [UsedTickets]. "" = the ticket may be used any number of times.
