@@ -5,6 +5,7 @@ package integration
 import (
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -19,17 +20,17 @@ import (
 const exceptionsFile = "testdata/cross_generation_exceptions.txt"
 
 // exceptions are the exceptions of one suite; the value reports whether an entry was needed. nil
-// is empty.
-type exceptions map[exception]bool
+// is empty. Methods may be called concurrently.
+type exceptions map[exception]*atomic.Bool
 
 type exception struct{ scenario, id string }
 
 // excepts reports whether the check has an exception, and marks the entry as needed.
 func (e exceptions) excepts(at checkKey) bool {
 	key := exception{at.scenario, at.id}
-	_, listed := e[key]
+	needed, listed := e[key]
 	if listed {
-		e[key] = true
+		needed.Store(true)
 	}
 	return listed
 }
@@ -38,7 +39,7 @@ func (e exceptions) excepts(at checkKey) bool {
 func (e exceptions) stale() []exception {
 	var list []exception
 	for entry, needed := range e {
-		if !needed {
+		if !needed.Load() {
 			list = append(list, entry)
 		}
 	}
@@ -67,7 +68,7 @@ func readExceptions(t testing.TB, revision string) exceptions {
 			t.Fatalf("%s: no check: %s", exceptionsFile, line)
 		}
 		if fields[0] == revision {
-			found[exception{scenario, id}] = false
+			found[exception{scenario, id}] = new(atomic.Bool)
 		}
 	}
 	return found

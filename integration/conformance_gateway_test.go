@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 	stdio := everythingServer(t)
 	cross := map[string]exceptions{legacyRevision: readExceptions(t, legacyRevision),
 		modernRevision: readExceptions(t, modernRevision)}
-	for _, variant := range []struct {
+	variants := []struct {
 		name, revision string
 		backend        backend
 	}{
@@ -46,28 +46,31 @@ func TestConformance(t *testing.T) {
 		{"modern-stdio-backend", modernRevision, backend{Name: "everything", Command: stdio}},
 		{"stdio-backend-of-both-generations", "",
 			backend{Name: "everything", Command: stdio, Sharing: "session"}},
-	} {
-		t.Run(variant.name, func(t *testing.T) {
-			url := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}},
-				variant.backend).serveURL()
-			for _, s := range suites {
-				t.Run(s.name, func(t *testing.T) {
-					var except exceptions
-					if variant.revision != "" && s.revision != variant.revision {
-						except = cross[s.revision]
-					}
-					c := compare(s.name+" "+variant.name, direct[s.name],
-						s.runServerScenarios(t, url),
-						except)
-					report(t, c.lines.Bytes())
-					if !c.ok() {
-						t.Errorf("%d of %d checks pass as without the gateway; %d others fail",
-							c.passed, c.want, c.failed)
-					}
-				})
-			}
-		})
 	}
+	t.Run("gateway", func(t *testing.T) { // ends when its parallel subtests have ended
+		for _, variant := range variants {
+			t.Run(variant.name, func(t *testing.T) {
+				t.Parallel()
+				url := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}},
+					variant.backend).serveURL()
+				for _, s := range suites {
+					t.Run(s.name, func(t *testing.T) {
+						var except exceptions
+						if variant.revision != "" && s.revision != variant.revision {
+							except = cross[s.revision]
+						}
+						c := compare(s.name+" "+variant.name, direct[s.name],
+							s.runServerScenarios(t, url), except)
+						report(t, c.lines.Bytes())
+						if !c.ok() {
+							t.Errorf("%d of %d checks pass as without the gateway; %d others fail",
+								c.passed, c.want, c.failed)
+						}
+					})
+				}
+			})
+		}
+	})
 	for revision, except := range cross {
 		for _, e := range except.stale() {
 			t.Errorf("%s: %s %s:%s passes everywhere: remove it", exceptionsFile, revision,
@@ -81,6 +84,7 @@ func TestConformance(t *testing.T) {
 // scenario expects of a client: once as a client of the scenario's generation, once as a client
 // of the other.
 func TestConformanceClient(t *testing.T) {
+	t.Parallel()
 	setup := newSetup(t, map[string]any{"state": "none", "catalog": map[string]any{"wait": "20s"}},
 		backend{Name: "suite", URL: "${" + suiteURLEnv + "}"})
 	for _, s := range suites {
@@ -92,15 +96,24 @@ func TestConformanceClient(t *testing.T) {
 			env := setup.env(helperEnv+"=helper-conformance-client",
 				suiteConfigEnv+"="+setup.config, suiteRevisionEnv+"="+revision,
 				gatewayEnv+"="+gateway(t))
+			passes := make([]bool, len(names))
+			t.Run(s.name+"/client "+revision, func(t *testing.T) {
+				for i, name := range names {
+					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						s.runClientScenario(t, name, env)
+						passes[i] = true
+					})
+				}
+			})
 			var lines bytes.Buffer
 			passed := 0
-			for _, name := range names {
+			for i, name := range names {
 				result := "FAIL"
-				t.Run(s.name+"/"+name+"/client "+revision, func(t *testing.T) {
-					s.runClientScenario(t, name, env)
+				if passes[i] {
 					result = "pass"
 					passed++
-				})
+				}
 				fmt.Fprintf(&lines, "%s  %s\n", result, name)
 			}
 			fmt.Fprintf(&lines, "conformance %s, client of %s: %d/%d scenarios\n", s.name, revision,
@@ -113,11 +126,15 @@ func TestConformanceClient(t *testing.T) {
 // The same client passes the scenarios without a gateway, so that failures above are the
 // gateway's.
 func TestHarnessConformanceClientDirect(t *testing.T) {
+	t.Parallel()
 	for _, s := range suites {
 		env := newSetup(t, nil).env(helperEnv+"=helper-conformance-client",
 			suiteRevisionEnv+"="+s.revision)
 		for _, name := range s.clientScenarios(t) {
-			t.Run(s.name+"/"+name, func(t *testing.T) { s.runClientScenario(t, name, env) })
+			t.Run(s.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				s.runClientScenario(t, name, env)
+			})
 		}
 	}
 }

@@ -166,7 +166,7 @@ func TestSTART_01_NOTIF_10_FirstListWaitsAtMostCatalogWait(t *testing.T) {
 	gw.checkPure()
 }
 
-// Not parallel: it measures time.
+// Not parallel to other tests: it measures the time of tools/list.
 func TestInspector_ListsAndCallsHealthyBackends(t *testing.T) {
 	mx := newMixedSetup(t, scaledWait(t))
 	tools, took := inspectTools(t, mx.marker, mx.argv())
@@ -181,19 +181,25 @@ func TestInspector_ListsAndCallsHealthyBackends(t *testing.T) {
 	if limit := mx.wait + 10*time.Second; took > limit {
 		t.Errorf("took %v, want at most %v", took, limit)
 	}
-	for _, call := range []struct{ tool, arguments, want string }{
+	calls := []struct{ tool, arguments, want string }{
 		{"echo", `{"message":"bare"}`, `Echo: bare`},
 		{"web__echo", `{"message":"prefixed"}`, `Echo: prefixed`},
 		{"web__get-env", `{}`, `\"PORT\": \"` + mx.port + `\"`},
 		{"read_text_file", `{"path":"` + filepath.Join(mx.files, "hello.txt") + `"}`,
 			`hello from a file`},
 		{"open_nodes", `{"names":["nobody"]}`, `"entities":[]`},
-	} {
-		if got := inspectCall(t, mx.marker, mx.argv(), call.tool,
-			call.arguments); !strings.Contains(got, call.want) {
-			t.Errorf("%s: %s", call.tool, got)
-		}
 	}
+	t.Run("calls", func(t *testing.T) { // ends when its parallel subtests have ended
+		for _, call := range calls {
+			t.Run(call.tool, func(t *testing.T) {
+				t.Parallel()
+				if got := inspectCall(t, mx.marker, mx.argv(), call.tool,
+					call.arguments); !strings.Contains(got, call.want) {
+					t.Error(got)
+				}
+			})
+		}
+	})
 	var audited []string
 	for _, r := range mx.records() {
 		r.checkComplete(t)
@@ -202,6 +208,8 @@ func TestInspector_ListsAndCallsHealthyBackends(t *testing.T) {
 	want := []string{"echo = everything/echo ok", "web__echo = web/echo ok",
 		"web__get-env = web/get-env ok",
 		"read_text_file = files/read_text_file ok", "open_nodes = memory/open_nodes ok"}
+	slices.Sort(audited)
+	slices.Sort(want)
 	if !slices.Equal(audited, want) {
 		t.Errorf("audit: %q\nwant: %q", audited, want)
 	}
