@@ -52,12 +52,13 @@ func TestStoredStateLimit(t *testing.T) {
 	newBridge := func() *legacyTaskBridge {
 		return &legacyTaskBridge{task: &statelessTask{g: g}, changed: make(chan struct{})}
 	}
-	cancelled := []byte(`{"status":"cancelled","x":"` +
-		strings.Repeat("x", maxResultBytes/2) + `"}`)
+	cancelled := []byte(`{"status":"cancelled","x":"` + strings.Repeat("x", 1<<20) + `"}`)
+	others := maxResultBytes - len(cancelled)*3/2 // results of other tasks
+	g.resultBytes.Acquire(others, maxResultBytes)
 	first, second := newBridge(), newBridge()
 	first.keepFinal(cancelled)
 	second.keepFinal(cancelled)
-	if _, _, ok := first.finalState(); !ok || g.resultBytes.Used() != len(cancelled) {
+	if _, _, ok := first.finalState(); !ok || g.resultBytes.Used() != others+len(cancelled) {
 		t.Errorf("stored: %v; %d bytes are used", ok, g.resultBytes.Used())
 	}
 	if _, _, ok := second.finalState(); ok {
@@ -65,8 +66,8 @@ func TestStoredStateLimit(t *testing.T) {
 	}
 	first.close()
 	first.keepFinal(cancelled) // the task is removed
-	if n := g.resultBytes.Used(); n != 0 {
-		t.Errorf("%d bytes are left", n)
+	if n := g.resultBytes.Used(); n != others {
+		t.Errorf("%d bytes are used, want %d", n, others)
 	}
 }
 

@@ -147,6 +147,8 @@ func TestStoredMessages_KeepOnlyTheirText(t *testing.T) {
 	const status = `{"jsonrpc":"2.0","method":"notifications/tasks/status",` +
 		`"params":{"taskId":"%d","status":"working"}}`
 	const result = `{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}`
+	const messages = 60
+	longer := strings.Repeat("x", 128<<10)
 	g := new(Gateway)
 	var held heldNotifications
 	var calls callTracker
@@ -182,9 +184,9 @@ func TestStoredMessages_KeepOnlyTheirText(t *testing.T) {
 		}},
 	} {
 		before := mcptest.LiveHeap()
-		for n := range 60 {
+		for n := range messages {
 			line := fmt.Appendf(nil, `[`+c.message+`,{"jsonrpc":"2.0","method":"x",`+
-				`"params":{"x":"%s"}}]`, n, strings.Repeat("x", 1<<20))
+				`"params":{"x":"%s"}}]`, n, longer)
 			batch, err := wire.Parse(line)
 			if err != nil {
 				t.Fatal(err)
@@ -195,13 +197,13 @@ func TestStoredMessages_KeepOnlyTheirText(t *testing.T) {
 			}
 			c.store(m)
 		}
-		if kept := mcptest.LiveHeap() - before; kept > 10<<20 {
+		if kept := mcptest.LiveHeap() - before; kept > messages*int64(len(longer))/6 {
 			t.Errorf("%s: %d bytes are kept", name, kept)
 		}
 	}
-	if len(held.byObject) != 60 || len(calls.earlyStatuses) != 60 ||
+	if len(held.byObject) != messages || len(calls.earlyStatuses) != messages ||
 		suspended[0].storedBytes == 0 || bridges[0].result.storedBytes == 0 ||
-		len(session.tasks.all) != 60 {
+		len(session.tasks.all) != messages {
 		t.Error("some messages are not stored")
 	}
 	runtime.KeepAlive(creator)
