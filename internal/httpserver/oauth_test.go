@@ -328,6 +328,9 @@ func TestTokenInQuery(t *testing.T) {
 			}
 		}
 	}
+	for _, by := range []string{"static", token} {
+		h.want(statelessRequest("1", "echo", "").by(by), 200, "*")
+	}
 	if !strings.Contains(log.String(), "access_token") || strings.Contains(log.String(), token) {
 		t.Errorf("the log:\n%s", log.String())
 	}
