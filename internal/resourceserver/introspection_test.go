@@ -38,6 +38,7 @@ func TestIntrospection(t *testing.T) {
 		})
 	}
 	all.Wait()
+	wantValid(t, v, token) // from the cache
 	if n := p.Counts()[oidctest.IntrospectionEndpoint]; n != 1 {
 		t.Errorf("%d introspection requests", n)
 	}
