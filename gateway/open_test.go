@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -202,6 +203,41 @@ func TestPrincipalIsAudited(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each audit record has the principal: of calls that end, and of calls that are refused before the
+// session is initialized, for an unknown name, or for wrong metadata, in both generations.
+func TestPrincipalIsInEveryAuditRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{}, "gh")
+		connect := func() *mcptest.Peer {
+			conn, client := mcptest.NewPeer(t, "client")
+			go func() { _ = h.gateway.Serve(context.Background(), "", named("ann"), conn) }()
+			return client
+		}
+		client := connect()
+		client.Send(toolsCall("1", "one"))
+		client.NextMessage()
+		client.Initialize("2025-11-25")
+		h.nextProcess("gh").ServeStartup("one")
+		client.Send(toolsCall("2", "unknown"))
+		client.NextMessage()
+		modern := connect()
+		modern.Send(modernRequest("3", "tools/call", `"name":"unknown",`, "{}"))
+		modern.NextMessage()
+		modern.Send(strings.Replace(modernRequest("4", "tools/call", `"name":"one",`, "{}"),
+			"2026-07-28", "2099-01-01", 1))
+		modern.NextMessage()
+		records := h.auditRecords()
+		if len(records) != 4 {
+			t.Errorf("%d records", len(records))
+		}
+		for _, record := range records {
+			if !strings.Contains(record, "principal=ann") {
+				t.Errorf("no principal in %s", record)
+			}
+		}
+	})
 }
 
 // The end of a session is logged once, with the reason unless the client ended it.
