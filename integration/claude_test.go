@@ -37,6 +37,7 @@ func newClaude(t testing.TB, m envMarker, env ...string) *claude {
 		t.Fatalf("integration: npm has no Claude Code for %s", npmPlatform())
 	}
 	dir := t.TempDir()
+	hasSecrets(filepath.Join(dir, ".claude", ".credentials.json"))
 	return &claude{t: t, path: found[0], dir: dir, env: append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8", markerEnv + "=" + string(m),
 		// Discard port: nothing listens there.

@@ -29,17 +29,22 @@ func TestCLI(t *testing.T) {
 }
 
 // runScripts runs the scripts in dir. env returns further environment variables for one script.
-func runScripts(t *testing.T, dir string, env func() []string) {
+// Scripts may write secrets to secretFiles only.
+func runScripts(t *testing.T, dir string, env func() []string, secretFiles ...string) {
 	t.Helper()
 	bin := filepath.Dir(gateway(t))
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newSetup(t, nil).marker
+	s := newSetup(t, nil)
 	testscript.Run(t, testscript.Params{
-		Dir: dir,
+		Dir:         dir,
+		WorkdirRoot: s.dir, // searched for secrets at the end
 		Setup: func(e *testscript.Env) error {
+			for _, name := range secretFiles {
+				hasSecrets(filepath.Join(e.WorkDir, name))
+			}
 			home := filepath.Join(e.WorkDir, "home")
 			if err := os.MkdirAll(home, 0o755); err != nil {
 				return err
@@ -47,7 +52,7 @@ func runScripts(t *testing.T, dir string, env func() []string) {
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", home)
 			e.Setenv("HELPER", exe)
-			e.Setenv(markerEnv, string(m))
+			e.Setenv(markerEnv, string(s.marker))
 			e.Vars = append(e.Vars, env()...)
 			return nil
 		},
@@ -75,6 +80,11 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		got = exit.ExitCode()
 	} else {
 		ts.Check(err)
+	}
+	for _, name := range []string{"stdout", "stderr"} {
+		for _, f := range everySecret.searchText(name, []byte(ts.ReadFile(name))) {
+			ts.Fatalf("%v", f)
+		}
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)

@@ -126,6 +126,7 @@ func (s suite) runAuthScenario(t testing.TB, name string) authResult {
 	}
 	setup := newSetup(t, nil)
 	dir := t.TempDir()
+	hasSecrets(dir)
 	// --force: without it, extensions are skipped and count as passed.
 	out, err := s.run(t, setup.env(helperEnv+"=helper-conformance-login",
 		suiteRevisionEnv+"="+s.revision, gatewayEnv+"="+gateway(t)),
@@ -149,11 +150,16 @@ func runConformanceLogin() int {
 }
 
 func conformanceLogin(scenario, url string) error {
+	// In a directory of the test, which is searched for secrets at its end.
 	dir, err := os.MkdirTemp("", "login-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	log, err := os.Create(filepath.Join(dir, "stderr"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
 	oauth := map[string]any{"allow_private": true}
 	switch scenario {
 	case "auth/pre-registration", supportedExtension:
@@ -174,7 +180,8 @@ func conformanceLogin(scenario, url string) error {
 		oauth["client_metadata_url"] = "https://conformance-test.local/client-metadata.json"
 	}
 	text, err := yaml.Marshal(map[string]any{"state": filepath.Join(dir, "state"),
-		"catalog":  map[string]any{"wait": "20s"},
+		"catalog": map[string]any{"wait": "20s"}, "log": map[string]any{"level": "debug"},
+		"audit":    map[string]any{"file": filepath.Join(dir, "audit.jsonl"), "payloads": "all"},
 		"backends": []map[string]any{{"name": "suite", "url": url, "oauth": oauth}}})
 	if err != nil {
 		return err
@@ -186,23 +193,23 @@ func conformanceLogin(scenario, url string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	if oauth["grant"] == nil {
-		if err := logIn(ctx, config); err != nil {
+		if err := logIn(ctx, config, log); err != nil {
 			fmt.Fprintln(os.Stderr, err) // the scenario may require a second login
 		}
 	}
-	if err := usesTool(ctx, config); err != nil {
+	if err := usesTool(ctx, config, log); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	} else {
 		return nil
 	}
-	if err := logIn(ctx, config); err != nil {
+	if err := logIn(ctx, config, log); err != nil {
 		return err
 	}
-	return usesTool(ctx, config)
+	return usesTool(ctx, config, log)
 }
 
-// logIn runs gateway login, with this binary as the browser.
-func logIn(ctx context.Context, config string) error {
+// logIn runs gateway login, with this binary as the browser, and adds its output to log.
+func logIn(ctx context.Context, config string, log io.Writer) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -210,16 +217,18 @@ func logIn(ctx context.Context, config string) error {
 	login := exec.CommandContext(ctx, os.Getenv(gatewayEnv), "-c", config, "login", "suite",
 		"--timeout", "5s")
 	login.Env = append(os.Environ(), "BROWSER="+exe, helperEnv+"=helper-browser")
-	if out, err := login.CombinedOutput(); err != nil {
+	out, err := login.CombinedOutput()
+	_, _ = log.Write(out)
+	if err != nil {
 		return fmt.Errorf("login: %w\n%s", err, out)
 	}
 	return nil
 }
 
 // usesTool lists the tools, and calls the one of the scenario's server, through the gateway.
-func usesTool(ctx context.Context, config string) error {
+func usesTool(ctx context.Context, config string, log io.Writer) error {
 	gw := exec.Command(os.Getenv(gatewayEnv), "-c", config)
-	gw.Stderr = os.Stderr
+	gw.Stderr = io.MultiWriter(os.Stderr, log)
 	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"}, nil)
 	session, err := client.Connect(ctx, &gosdk.CommandTransport{Command: gw,
 		TerminateDuration: waitTimeout}, nil)

@@ -13,6 +13,8 @@
 //	raw_stdio_test.go                 a stdio client that keeps every byte it receives
 //	raw_http_test.go                  the same over HTTP
 //	raw_modern_test.go                the same for 2026-07-28, over HTTP and stdio
+//	secret_search_test.go             searches what the gateway writes for secrets of the tests
+//	process_sampler_test.go           the command lines of all processes, for the same search
 //	stream_client_test.go             an HTTP client that reads all of its streams at once
 //	servers_test.go                   backends: servers from npm
 //	helper_processes_test.go          backends: roles of the test binary

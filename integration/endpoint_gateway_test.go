@@ -61,7 +61,7 @@ func TestHTTPSSE_BehindPathPrefix_F_DOOR_8(t *testing.T) {
 func TestAuth_OAuthClientShowsTokenHint_F_DOOR_5(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t,
-		map[string]any{"auth": map[string]any{"tokens": []string{"0123456789abcdef-token"}}},
+		map[string]any{"auth": map[string]any{"tokens": []string{secret(t, "token")}}},
 		backend{Name: "demo", Embedded: "demo"})
 	out := endpointClient(t, s, "oauth", s.serveURL())
 	if !strings.Contains(out, "It needs a bearer token") ||
@@ -96,7 +96,7 @@ func TestAutoToken_F_SEC_6_Health_F_CFG_3(t *testing.T) {
 		}
 		token := strings.TrimSpace(string(text))
 		for with, want := range map[string]int{token: 200, "auto": 401,
-			"0123456789abcdef-token": 401} {
+			secret(t, "wrong token"): 401} {
 			client := &http.Client{Transport: bearer{http.DefaultTransport, with}}
 			res, err := client.Get(strings.TrimSuffix(url, "/mcp") + "/readyz?backends=1")
 			if err != nil {
@@ -109,13 +109,13 @@ func TestAutoToken_F_SEC_6_Health_F_CFG_3(t *testing.T) {
 		}
 		cmd := exec.CommandContext(t.Context(), gateway(t), "health", url)
 		cmd.Env = s.env()
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := combinedOutput(t, cmd); err != nil {
 			t.Errorf("health: %v: %s", err, out)
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), gateway(t), "health", "http://127.0.0.1:"+freePort(t))
 	cmd.Env = s.env()
-	if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+	if out, err := combinedOutput(t, cmd); err == nil || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("health of none: %v: %s", err, out)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -68,6 +69,7 @@ func runInspector(
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node(t), args...)
 	cmd.Dir = t.TempDir()
+	hasSecrets(filepath.Join(cmd.Dir, ".mcp-inspector", "storage", "oauth.json"))
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir,
 		markerEnv + "=" + string(m)}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

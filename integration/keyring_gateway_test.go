@@ -25,9 +25,10 @@ func TestKeyringCLI(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(requireToken("Bearer s3nt1nel-docs-token"))
 	t.Cleanup(server.Close)
+	everySecret.add("s3nt1nel", &knownSecret{t.Name(), "each secret", inArguments})
 	runScripts(t, "testdata/keyring", func() []string {
 		return append(keyringtest.Start(t).Env, "URL="+server.URL+"/mcp")
-	})
+	}, "mcp.json", "home.json", "other.json", "broken.env", "value", "other", "wrong")
 }
 
 // requireToken returns an MCP server with the tool ping that requires a value of Authorization.
@@ -55,12 +56,13 @@ func TestKeyring_MisconfiguredIsRetriedOnReload(t *testing.T) {
 	ring := keyringtest.Start(t)
 	b := weather("late", "")
 	b.Env["WEATHER_VERSION"] = "${keyring:weather/version}"
+	b.Env["TOKEN"] = "${keyring:weather/token}"
 	s := newSetup(t, nil, b, weather("other", "1"))
 	run := func(stdin string, args ...string) string {
 		t.Helper()
 		cmd := exec.Command(gateway(t), args...)
 		cmd.Env, cmd.Dir, cmd.Stdin = s.env(ring.Env...), s.dir, strings.NewReader(stdin)
-		out, err := cmd.CombinedOutput()
+		out, err := combinedOutput(t, cmd)
 		if err != nil {
 			t.Errorf("%q: %v: %s", args, err, out)
 		}
@@ -85,8 +87,9 @@ func TestKeyring_MisconfiguredIsRetriedOnReload(t *testing.T) {
 		all.Go(func() { run("x", "secret", "set", name) })
 	}
 	all.Wait()
+	run(secret(t, "in the keyring"), "secret", "set", "weather/token")
 	run("v-one\n", "secret", "set", "weather/version")
-	if got := run("", "secret", "list"); got != "a\nb\nc\nweather/version\n" {
+	if got := run("", "secret", "list"); got != "a\nb\nc\nweather/token\nweather/version\n" {
 		t.Errorf("%q", got)
 	}
 	gw.cmd.Process.Signal(syscall.SIGHUP)

@@ -173,7 +173,7 @@ func TestLogin_Denied(t *testing.T) {
 func TestLogin_OfBackendsThatNeedNone(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, nil, demo, backend{Name: "token", URL: "http://127.0.0.1:9/mcp",
-		Headers: map[string]string{"Authorization": "Bearer 0123456789"}})
+		Headers: map[string]string{"Authorization": "Bearer " + secret(t, "header")}})
 	s.run("login", "demo").expect(t, 1, "backend demo needs no login", "only a backend with a url")
 	s.run("login", "token").expect(t, 1, "backend token needs no login", "header Authorization")
 	s.run("login", "dema").expect(t, 2, `there is no backend "dema"`, "did you mean demo?")

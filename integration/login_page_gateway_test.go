@@ -68,7 +68,7 @@ func loginSetup(t testing.TB, o oidctest.ServerOptions) (
 	*oidctest.Provider, *oidctest.ProtectedServer, *setup,
 ) {
 	t.Helper()
-	p := oidctest.New(t, oidctest.Options{})
+	p := newProvider(t, oidctest.Options{})
 	server := oidctest.NewServer(t, p, o)
 	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "20s"}},
 		backend{Name: "notes", URL: server.URL(), OAuth: map[string]any{"allow_private": true}})
@@ -78,7 +78,7 @@ func loginSetup(t testing.TB, o oidctest.ServerOptions) (
 	}
 	login := exec.Command(gateway(t), "-c", s.config, "login", "notes")
 	login.Env = s.env("BROWSER="+exe, helperEnv+"=helper-browser")
-	if out, err := login.CombinedOutput(); err != nil ||
+	if out, err := combinedOutput(t, login); err != nil ||
 		!strings.Contains(string(out), "notes offers 2 tools") {
 		t.Fatalf("login: %v\n%s", err, out)
 	}
@@ -135,7 +135,9 @@ func TestCallAsksForTheLoginAndContinues(t *testing.T) {
 							HTTPClient: separateConnections()}
 					} else {
 						gw := exec.Command(gateway(t), "-c", s.config)
-						gw.Env = s.env()
+						stderr := stderrFile(t)
+						defer stderr.Close()
+						gw.Env, gw.Stderr = s.env(), stderr
 						transport = &gosdk.CommandTransport{Command: gw,
 							TerminateDuration: waitTimeout}
 					}

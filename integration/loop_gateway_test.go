@@ -47,7 +47,7 @@ func (s *setup) runVerb(args ...string) (int, string) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), gateway(s.t), append(args, "-c", s.config)...)
 	cmd.Env, cmd.Dir = s.env(), s.dir
-	out, _ := cmd.CombinedOutput() // the exit code is checked instead
+	out, _ := combinedOutput(s.t, cmd) // the exit code is checked instead
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -46,7 +47,15 @@ func runTests(m *testing.M) int {
 		// after the download.
 		errNPM = installNPM(packageDir)
 	}
-	return m.Run()
+	sampler, err := startProcessSampler(workDir, markerEnv+"="+filepath.Base(workDir))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		return 1
+	}
+	code := m.Run()
+	sampler.stop()
+	return everySecret.finish(sampler, code,
+		func(line string) { fmt.Fprintln(os.Stderr, "integration:", line) })
 }
 
 // parallelShort is the number of parallel tests with -short: they mostly wait for processes.

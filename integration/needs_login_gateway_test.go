@@ -358,7 +358,7 @@ func TestStepUp_OfTheWholeServer(t *testing.T) {
 func TestChangedAuthorizationServer_RunningGateway(t *testing.T) {
 	t.Parallel()
 	p := newProtected(t, oidctest.Options{}, oidctest.ServerOptions{})
-	second := oidctest.New(t, oidctest.Options{AlwaysRefresh: true})
+	second := newProvider(t, oidctest.Options{AlwaysRefresh: true})
 	s := newSetup(t, nil, demo, p.backend("notes"))
 	s.logIn("notes")
 	gw := s.start()

@@ -49,7 +49,7 @@ type oauthGateway struct {
 // of auth.oauth; all of them may depend on the provider.
 func newOAuthGateway(t *testing.T, o oidctest.Options,
 	more func(*oidctest.Provider) map[string]any) *oauthGateway {
-	g := &oauthGateway{provider: oidctest.New(t, o)}
+	g := &oauthGateway{provider: newProvider(t, o)}
 	server := gosdk.NewServer(&gosdk.Implementation{Name: "web", Version: "1"}, nil)
 	gosdk.AddTool(server, &gosdk.Tool{Name: "who"}, func(context.Context, *gosdk.CallToolRequest,
 		struct{}) (*gosdk.CallToolResult, any, error) {
@@ -84,15 +84,12 @@ func newOAuthGateway(t *testing.T, o oidctest.Options,
 			oauth[key] = value
 		}
 	}
-	audit := filepath.Join(t.TempDir(), "audit.jsonl")
 	g.setup = newSetup(t, map[string]any{
 		"auth":    map[string]any{"oauth": oauth},
-		"audit":   map[string]any{"file": audit, "payloads": "all"},
 		"catalog": map[string]any{"wait": "30s", "prefix": "always"},
 	}, backend{Name: "modern", URL: web.URL + "/mcp"},
 		backend{Name: "legacy", URL: web.URL + "/mcp", Generation: "legacy"},
 		backend{Name: "sse", URL: web.URL + "/sse", Transport: "sse"}, mirror)
-	g.audit = audit
 	g.process = g.start("serve", "--listen", addr)
 	awaitListener(t, addr, g.process.exited)
 	t.Cleanup(func() {

@@ -28,7 +28,7 @@ type protected struct {
 func newProtected(t testing.TB, p oidctest.Options, o oidctest.ServerOptions) protected {
 	t.Helper()
 	p.AlwaysRefresh = true
-	provider := oidctest.New(t, p)
+	provider := newProvider(t, p)
 	return protected{oidctest.NewServer(t, provider, o), provider}
 }
 
@@ -66,6 +66,7 @@ func (s *setup) run(args ...string) commandResult {
 	return runCommand(s.t, s.command(args...))
 }
 
+// runCommand runs a command of the gateway, whose output must not contain a secret.
 func runCommand(t testing.TB, cmd *exec.Cmd) (r commandResult) {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -75,7 +76,19 @@ func runCommand(t testing.TB, cmd *exec.Cmd) (r commandResult) {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
+	place := "the output of " + strings.Join(cmd.Args, " ")
+	searchText(t, place, out.Bytes())
+	searchText(t, place, errOut.Bytes())
 	return commandResult{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
+}
+
+// combinedOutput runs a command of the gateway and returns its stdout and stderr, which must not
+// contain a secret.
+func combinedOutput(t testing.TB, cmd *exec.Cmd) ([]byte, error) {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	searchText(t, "the output of "+strings.Join(cmd.Args, " "), out)
+	return out, err
 }
 
 // logIn runs gateway login, which must succeed.

@@ -15,16 +15,14 @@ import (
 	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-const (
-	readerToken = "0123456789abcdef-reader"
-	writerToken = "0123456789abcdef-writer"
-)
-
 // newProfileSetup has three servers and two profiles, each of which hides one server, and a token
-// for each profile.
-func newProfileSetup(t *testing.T) *setup {
+// for each profile, which newToken makes.
+func newProfileSetup(t *testing.T, newToken func(testing.TB, string) string) (
+	s *setup, readerToken, writerToken string,
+) {
 	t.Helper()
-	s := newSetup(t, map[string]any{
+	readerToken, writerToken = newToken(t, "token of the reader"), newToken(t, "token of the writer")
+	s = newSetup(t, map[string]any{
 		"profiles": map[string]any{
 			"reader": map[string]any{"backends": []string{"wind", "rain"}},
 			"writer": map[string]any{"backends": []string{"rain", "snow"},
@@ -38,7 +36,7 @@ func newProfileSetup(t *testing.T) *setup {
 			map[string]any{"name": "bob", "token": writerToken, "profile": "writer"},
 		}}
 	})
-	return s
+	return s, readerToken, writerToken
 }
 
 // connectWithToken connects a client of the Go SDK. changed receives a value for each changed list
@@ -102,7 +100,7 @@ func TestProfiles_TwoTokensOverHTTP(t *testing.T) {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
-	s := newProfileSetup(t)
+	s, readerToken, writerToken := newProfileSetup(t, secret)
 	gw, url := s.serveHTTP()
 	log := gw.logReader()
 	const reader, writer = "rain_wait rain_who wind_wait wind_who", "rain_who snow_who"
@@ -134,8 +132,8 @@ func TestProfiles_TwoTokensOverHTTP(t *testing.T) {
 	for _, version := range []string{"v1 2025-11-25", "v2 2025-11-25", "v2 2026-07-28"} {
 		cmd := exec.CommandContext(t.Context(), node(t), slices.Concat(
 			[]string{"testdata/profile-client.mjs"}, strings.Fields(version),
-			[]string{url, writerToken, "snow_who", "wind_who", "none"})...)
-		cmd.Env = s.env()
+			[]string{url, "snow_who", "wind_who", "none"})...)
+		cmd.Env = s.env("TOKEN=" + writerToken)
 		out, err := cmd.Output()
 		var got struct {
 			Tools []string
@@ -188,7 +186,7 @@ func TestProfiles_TwoTokensOverHTTP(t *testing.T) {
 // commands tools and call. An unknown profile is an error that lists the profiles.
 func TestProfiles_FlagOfStdinAndCommands(t *testing.T) {
 	t.Parallel()
-	s := newProfileSetup(t)
+	s, _, _ := newProfileSetup(t, secret)
 	for _, generation := range []string{"legacy", "modern"} {
 		gw := s.start("--profile", "writer")
 		meta := ""

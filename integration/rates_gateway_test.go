@@ -17,7 +17,7 @@ func TestRates_TokensProfilesBackends(t *testing.T) {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
-	const alice, bob = "0123456789abcdef-alice", "0123456789abcdef-bob"
+	alice, bob := secret(t, "token of alice"), secret(t, "token of bob")
 	config := func(rateOfBob any) map[string]any {
 		unnamed := map[string]any{"token": bob}
 		if rateOfBob != nil {

@@ -59,6 +59,7 @@ type caller interface {
 // keeps every line that it receives.
 type rawClient struct {
 	t       testing.TB
+	repeats bool // the test sends secrets that errors for it repeat
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	stderr  string // path of the file
@@ -72,6 +73,18 @@ type rawClient struct {
 	arrived chan struct{} // closed and replaced with each line
 }
 
+// stderrFile returns a new file for the log of a gateway, which must not contain a secret.
+func stderrFile(t testing.TB) *os.File {
+	t.Helper()
+	dir := t.TempDir()
+	searchAtEnd(t, dir)
+	f, err := os.Create(filepath.Join(dir, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // startRaw starts cmd and reads its stdout to the end. When the test ends, the command must have
 // exited, or exit once its stdin is closed.
 func startRaw(t testing.TB, cmd *exec.Cmd) *rawClient {
@@ -82,17 +95,14 @@ func startRaw(t testing.TB, cmd *exec.Cmd) *rawClient {
 // startRawAs is like startRaw, and runs the command as another user if who is not nil.
 func startRawAs(t testing.TB, cmd *exec.Cmd, who *syscall.Credential) *rawClient {
 	t.Helper()
-	c := &rawClient{
-		t: t, cmd: cmd, stderr: filepath.Join(t.TempDir(), "stderr"),
-		exited: make(chan struct{}), drained: make(chan struct{}), arrived: make(chan struct{}),
-	}
 	// Files instead of io.Writers: Wait must return when the process has exited, even if another
 	// process still holds its pipes.
-	errFile, err := os.Create(c.stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errFile := stderrFile(t)
 	defer errFile.Close()
+	c := &rawClient{
+		t: t, cmd: cmd, stderr: errFile.Name(),
+		exited: make(chan struct{}), drained: make(chan struct{}), arrived: make(chan struct{}),
+	}
 	out, outW, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -148,6 +158,11 @@ func (c *rawClient) waitForExit() {
 	case <-time.After(2 * time.Second):
 		c.t.Errorf("%s has exited, but another process still holds its stdout",
 			filepath.Base(c.cmd.Path))
+	}
+	for _, line := range c.received() {
+		if m, err := parseMessage(line); err == nil && refusal(m) != "" && !c.repeats {
+			searchText(c.t, "an error for a client", line)
+		}
 	}
 	if c.t.Failed() {
 		c.t.Logf("stderr of %s:\n%s", filepath.Base(c.cmd.Path), c.logs())

@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"bytes"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -131,6 +130,7 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndLastValidConfig(t *testing.T) {
 		t.Skip("-short: this test takes seconds")
 	}
 	t.Parallel()
+	hush := secret(t, "env.TOKEN")
 	s := newSetup(t, nil, weather("still", "1"), weather("wind", "1"))
 	gw := s.start()
 	log := gw.logReader()
@@ -145,7 +145,7 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndLastValidConfig(t *testing.T) {
 
 	s.editConfig(func(doc map[string]any) {
 		env := backendEntry(doc, "wind")["env"].(map[string]any)
-		env["WEATHER_VERSION"], env["TOKEN"], env["WEATHER_TOOL"] = "2", "hush-hush-1", "gust"
+		env["WEATHER_VERSION"], env["TOKEN"], env["WEATHER_TOOL"] = "2", hush+"-1", "gust"
 	})
 	if line := log.await(logReloaded); !strings.Contains(line,
 		`changed="wind (env.TOKEN, env.WEATHER_TOOL, env.WEATHER_VERSION; restarted)"`) ||
@@ -184,12 +184,12 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndLastValidConfig(t *testing.T) {
 	}
 	now := call("wind_who")
 	for _, c := range []struct{ name, text, log string }{
-		{"invalid YAML", "backends:\n- name: wind\n  command: [x\n  env: { TOKEN: hush-hush-2 }\n",
+		{"invalid YAML", "backends:\n- name: wind\n  command: [x\n  env: { TOKEN: " + hush + "-2 }\n",
 			"gateway.yaml:"},
 		{"unknown key",
-			"backends:\n- name: wind\n  command: x\n  environ: { TOKEN: hush-hush-3 }\n",
+			"backends:\n- name: wind\n  command: x\n  environ: { TOKEN: " + hush + "-3 }\n",
 			`gateway.yaml:4: backend \"wind\": environ: unknown key`},
-		{"wrong value", "backends:\n- name: wind\n  command: x\n  env: { TOKEN: [hush-hush-4] }\n",
+		{"wrong value", "backends:\n- name: wind\n  command: x\n  env: { TOKEN: [" + hush + "-4] }\n",
 			`gateway.yaml:4: backend \"wind\": env.TOKEN: `},
 		{"empty", "", "gateway.yaml: is empty"},
 		{"truncated", string(good[:len(good)/2]), "gateway.yaml:"},
@@ -212,9 +212,6 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndLastValidConfig(t *testing.T) {
 	log.await(`level=INFO msg="configuration unchanged"`)
 	if again := call("wind_who"); again != now {
 		t.Errorf("fixed: %s, before %s", again, now)
-	}
-	if text, _ := os.ReadFile(gw.stderr); bytes.Contains(text, []byte("hush")) {
-		t.Errorf("a secret is in the log")
 	}
 	// PROC-05: the end of stdin ends the gateway, whatever SIGHUP does
 	if code := gw.finish(20 * time.Second); code != 0 {
@@ -258,8 +255,8 @@ func TestReload_TokensAndCertificate(t *testing.T) {
 	}
 	t.Parallel()
 	cert, key, pool := certificate(t)
-	const remaining, removed, added = "0123456789abcdef-stays", "0123456789abcdef-goes",
-		"0123456789abcdef-comes"
+	remaining, removed := secret(t, "remaining token"), secret(t, "removed token")
+	added := secret(t, "added token")
 	s := newSetup(t, map[string]any{
 		"auth": map[string]any{"tokens": []string{removed, remaining}},
 		"tls":  map[string]any{"cert": cert, "key": key},
@@ -348,9 +345,6 @@ func TestReload_TokensAndCertificate(t *testing.T) {
 		t.Error(err)
 	}
 	removedSession.cancel()
-	if text, _ := os.ReadFile(gw.stderr); bytes.Contains(text, []byte("0123456789abcdef-")) {
-		t.Error("a token is in the log")
-	}
 }
 
 // If a reload has an unset variable in the entry of a running backend, the backend keeps running

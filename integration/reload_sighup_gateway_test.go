@@ -44,7 +44,7 @@ func TestSIGHUP_LoadsNewConfigFile(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(gateway(t), "trust")
 		cmd.Env, cmd.Dir = s.env(), s.dir
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := combinedOutput(t, cmd); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}

@@ -34,6 +34,7 @@ func (s *setup) runToExit(args ...string) (int, string) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	_ = cmd.Run() // the exit code is checked instead
+	searchText(s.t, "stderr", stderr.Bytes())
 	return cmd.ProcessState.ExitCode(), stderr.String()
 }
 
@@ -124,7 +125,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestServe_TokensAndTLS(t *testing.T) {
 	t.Parallel()
 	cert, key, pool := certificate(t)
-	const token = "0123456789abcdef-token"
+	token := secret(t, "token")
 	s := newSetup(t, map[string]any{
 		"auth": map[string]any{"tokens": []string{token}},
 		"tls":  map[string]any{"cert": cert, "key": key},
@@ -135,7 +136,7 @@ func TestServe_TokensAndTLS(t *testing.T) {
 
 	for who, client := range map[string]*http.Client{
 		"no token":    {Transport: pipe},
-		"wrong token": {Transport: bearer{pipe, "fedcba9876543210-token"}},
+		"wrong token": {Transport: bearer{pipe, secret(t, "wrong token")}},
 	} {
 		res, err := client.Post(url, "application/json", strings.NewReader(`{}`))
 		if err != nil {
@@ -173,9 +174,6 @@ func TestServe_TokensAndTLS(t *testing.T) {
 		if res.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", path, res.Status)
 		}
-	}
-	if log, _ := os.ReadFile(s.audit); bytes.Contains(log, []byte(token)) {
-		t.Error("the token is in the audit file")
 	}
 }
 

@@ -53,6 +53,7 @@ var markerCount atomic.Int64
 func newSetup(t testing.TB, more map[string]any, backends ...backend) *setup {
 	t.Helper()
 	dir := t.TempDir()
+	searchAtEnd(t, dir)
 	s := &setup{
 		t:      t,
 		dir:    dir,
@@ -72,7 +73,7 @@ func newSetup(t testing.TB, more map[string]any, backends ...backend) *setup {
 	}
 	doc := map[string]any{
 		"state":    filepath.Join(dir, "state"),
-		"audit":    map[string]any{"file": s.audit},
+		"audit":    map[string]any{"file": s.audit, "payloads": "all"},
 		"log":      map[string]any{"level": "debug"},
 		"backends": backends,
 	}
@@ -98,7 +99,7 @@ func (s *setup) env(more ...string) []string {
 	}
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8", "TMPDIR=" + s.dir,
-		"SECRET_X=must-not-be-inherited", markerEnv + "=" + string(s.marker),
+		"SECRET_X=" + registerSecret(s.t, "SECRET_X", "must-not-be-inherited"), markerEnv + "=" + string(s.marker),
 	}, more...)
 }
 

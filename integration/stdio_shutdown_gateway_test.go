@@ -218,12 +218,12 @@ func TestSTART_04_ExitErrorHasCodeAndStderr(t *testing.T) {
 	for range runs {
 		cmd := exec.Command(gateway(t), "check", "-c", s.config)
 		cmd.Env, cmd.Dir = s.env(), s.dir
-		out, err := cmd.Output()
-		if cmd.ProcessState.ExitCode() != 1 {
-			t.Fatalf("check: %v\n%s", err, out)
+		r := runCommand(t, cmd)
+		if r.code != 1 {
+			t.Fatalf("check: exit code %d\n%s", r.code, r.out)
 		}
 		rows := 0
-		for row := range strings.Lines(string(out)) {
+		for row := range strings.Lines(r.out) {
 			if !strings.Contains(row, "failed") {
 				continue
 			}
@@ -233,7 +233,7 @@ func TestSTART_04_ExitErrorHasCodeAndStderr(t *testing.T) {
 			}
 		}
 		if rows != len(dying) {
-			t.Errorf("%d rows, want %d:\n%s", rows, len(dying), out)
+			t.Errorf("%d rows, want %d:\n%s", rows, len(dying), r.out)
 		}
 	}
 }

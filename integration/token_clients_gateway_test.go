@@ -17,8 +17,6 @@ import (
 // These tests run the Inspector and Claude Code in front of a gateway that requires a token, or
 // that has a question.
 
-const wrongToken = "fedcba9876543210-wrong"
-
 // inspectorWith returns the options of the Inspector for a gateway that requires a token.
 func inspectorWith(url, generation, token string, more ...string) []string {
 	return append([]string{"--transport", "http", "--server-url", url, "--protocol-era", generation,
@@ -60,7 +58,9 @@ func checkPrincipal(t testing.TB, s *setup, client string, calls int) {
 // shows that it is not authorized, and why. (A modern Inspector shows no reason.)
 func TestToken_Inspector(t *testing.T) {
 	t.Parallel()
-	s := newProfileSetup(t)
+	// The clients take tokens as arguments.
+	s, readerToken, _ := newProfileSetup(t, secretArgument)
+	wrongToken := secretArgument(t, "wrong token")
 	_, url := s.serveHTTP()
 	t.Run("clients", func(t *testing.T) { // ends when its parallel subtests have ended
 		for _, generation := range []string{"legacy", "modern"} {
@@ -106,10 +106,13 @@ func TestToken_Inspector(t *testing.T) {
 // wrong token, and without one, it shows what to do.
 func TestToken_ClaudeCode(t *testing.T) {
 	t.Parallel()
-	s := newProfileSetup(t)
+	// The clients take tokens as arguments.
+	s, readerToken, _ := newProfileSetup(t, secretArgument)
+	wrongToken := secretArgument(t, "wrong token")
 	_, url := s.serveHTTP()
 	model := startModel(t)
 	c := newClaude(t, s.marker, "ANTHROPIC_BASE_URL="+model.url)
+	hasSecrets(c.dir) // Claude Code stores the tokens
 	for name, token := range map[string]string{"right": readerToken, "wrong": wrongToken,
 		"none": ""} {
 		args := []string{"mcp", "add", "-s", "user", "--transport", "http", name, url}

@@ -1,9 +1,9 @@
-// The npm SDK's clients use a gateway with a token: profile-client.mjs v1|v2 REVISION URL TOKEN TOOL... It prints the
-// names of the tools, and the text of the result or error of a call of each TOOL, as {"tools", "calls"}.
-const [version, revision, url, token, ...names] = process.argv.slice(2);
+// The npm SDK's clients use a gateway with a token: profile-client.mjs v1|v2 REVISION URL TOOL... The token is in
+// the variable TOKEN. It prints the names of the tools, and the text of the result or error of a call of each TOOL, as {"tools", "calls"}.
+const [version, revision, url, ...names] = process.argv.slice(2);
 
 setTimeout(() => { console.error("timeout"); process.exit(3); }, 60_000).unref();
-const options = { requestInit: { headers: { Authorization: "Bearer " + token } } };
+const options = { requestInit: { headers: { Authorization: "Bearer " + process.env.TOKEN } } };
 let client, transport;
 if (version === "v1") {
   const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
