@@ -50,7 +50,7 @@ func TestKeysOfOAuthReachTheClientOfTheBackend(t *testing.T) {
 		if got == nil || want == nil {
 			continue
 		}
-		want.Name, want.URL = name, url
+		want.Name, want.URL, want.Command = name, url, "gateway login "+name
 		ignored := cmpopts.IgnoreFields(oauthclient.Options{}, "Store", "Log", "TLS",
 			"OnNeedsLogin", "OnSecret", "Go")
 		if diff := cmp.Diff(*want, got.Options, ignored); diff != "" {
