@@ -441,7 +441,7 @@ func TestPin_LoggedToolsAreBounded(t *testing.T) {
 		}
 		fields := `"description":"x"`
 		for i := range 1000 {
-			fields += fmt.Sprintf(`,"f%04d%s":1`, i, strings.Repeat("f", 1000))
+			fields += fmt.Sprintf(`,"f%04d%s":1`, i, strings.Repeat("f", 100))
 		}
 		many = append(many, `{"name":"a",`+fields+`,"inputSchema":{"type":"object"}}`,
 			`{"name":"t",`+fields+`,"inputSchema":{"type":"object"}}`)

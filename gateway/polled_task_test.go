@@ -288,7 +288,7 @@ func TestPolledTask_Storm(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		h, server, _ := openTaskServerSession(t, settings{}, "{}")
-		const clients, each = 10, 100
+		const clients, each = 10, 48
 		var players sync.WaitGroup
 		for range clients {
 			client, _ := h.connectClient()

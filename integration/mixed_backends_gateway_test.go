@@ -181,6 +181,8 @@ func TestInspector_ListsAndCallsHealthyBackends(t *testing.T) {
 	if limit := mx.wait + 10*time.Second; took > limit {
 		t.Errorf("took %v, want at most %v", took, limit)
 	}
+	// The catalogs are cached from now on: no list has to wait for the backends without tools.
+	mx.editConfig(func(doc map[string]any) { doc["catalog"] = map[string]any{"wait": "100ms"} })
 	calls := []struct{ tool, arguments, want string }{
 		{"echo", `{"message":"bare"}`, `Echo: bare`},
 		{"web__echo", `{"message":"prefixed"}`, `Echo: prefixed`},
