@@ -68,6 +68,12 @@ func newLoginWorld(t *testing.T, o settings) *loginWorld {
 // logIn logs in. The backend then lists these tools.
 func (w *loginWorld) logIn(tools ...string) {
 	w.t.Helper()
+	w.logInAt("", mcptest.ToolsResult(tools...))
+}
+
+// logInAt logs in. The backend then sends this handshake, "" = the default, and this list.
+func (w *loginWorld) logInAt(handshake, list string) {
+	w.t.Helper()
 	w.isIn.Store(true)
 	sum := sha256.Sum256([]byte(loginServer + "\x00"))
 	path := filepath.Join(w.store, "gh-"+hex.EncodeToString(sum[:8])+".json")
@@ -76,8 +82,10 @@ func (w *loginWorld) logIn(tools ...string) {
 		w.t.Fatal(err)
 	}
 	w.gh = w.nextProcess("gh")
-	w.gh.ServeStartup(tools...)
-	w.gh.ServeToolsList(mcptest.ToolsResult(tools...)) // it is read again after a login
+	w.gh.ServeHandshake(handshake)
+	for range 2 { // it is read again after a login
+		w.gh.ServeToolsList(list)
+	}
 }
 
 const loginToolJSON = `{"name":"gh__login","title":"Log in to gh","description":"Log in to the server gh. Its tools are listed after the login.","inputSchema":{"additionalProperties":false,"type":"object"}}`
@@ -211,6 +219,26 @@ func TestLoginTool_StatelessClientIsAsked(t *testing.T) {
 			client.Want(completeResult("4", `"content":[]}`))
 		})
 	}
+}
+
+// The retry is answered by the gateway, and is no task, although the tool of the server that has
+// the name by then requires a task.
+func TestLoginTool_ServerHasAToolThatRequiresTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		caps := strings.Replace(tasksCap, `"elicitation":{}`, `"elicitation":{"url":{}}`, 1)
+		w := newLoginWorld(t, settings{})
+		client := w.openStateless(caps)
+		client.Send(modernRequest("1", "tools/call", `"name":"gh__login",`, caps))
+		state := wantInputRequired(t, client, "q1")
+		w.logInAt(tasksHandshake, `{"tools":[{"name":"login","inputSchema":{"type":"object"},`+
+			`"execution":{"taskSupport":"required"}}]}`)
+		synctest.Wait()
+		client.Send(modernRequest("2", "tools/call", `"name":"gh__login","inputResponses":`+
+			`{"q1":{"action":"accept"}},"requestState":`+state+`,`, caps))
+		client.Want(completeResult("2", `"content":[{"text":"Logged in to gh. `+
+			`Number of its tools: 1.","type":"text"}]}`))
+		w.gh.WantNothing()
+	})
 }
 
 // A client that cannot be asked gets an error with the link and the command, and so does a client
