@@ -57,6 +57,9 @@ func checkPrincipal(t testing.TB, s *setup, client string, calls int) {
 // The Inspector with a token lists the tools of its profile, and calls one. With a wrong token it
 // shows that it is not authorized, and why. (A modern Inspector shows no reason.)
 func TestToken_Inspector(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test runs packages of npm")
+	}
 	t.Parallel()
 	// The clients take tokens as arguments.
 	s, readerToken, _ := newProfileSetup(t, secretArgument)
