@@ -12,6 +12,7 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/contract"
+	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 )
@@ -203,14 +204,11 @@ func (b *Backend) check(r *contract.BackendRequest) error {
 	return b.filters.checkConfirmed(r)
 }
 
-// isFor reports whether a session may use the backend: its profiles permit the backend, and an
-// instance is that of its principal.
-func (b *Backend) isFor(session string) bool {
-	if !b.instances.serves(b.set.sessions.principal(session).Key()) {
-		return false
-	}
-	who := b.set.sessions.restrictedPrincipal(session)
-	return who == nil || b.set.publisher.audiences.of(who).uses(b)
+// isFor reports whether the clients of a principal may use the backend: their profiles permit the
+// backend, and an instance is that of the principal.
+func (b *Backend) isFor(p *principal.Principal) bool {
+	return b.instances.serves(p.Key()) &&
+		(p.ProfileKey() == "" || b.set.publisher.audiences.of(p).uses(b))
 }
 
 // setFilters replaces the filters, also those of the instances, updates the listing to the entries

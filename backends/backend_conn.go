@@ -267,12 +267,12 @@ func (bc *backendConn) capabilitiesDiffer(session string) bool {
 }
 
 // wantedLevel returns the level at which the backend should log: the level of the session, or the
-// lowest level of all sessions that share the connection; "" if none is set.
+// lowest level of all sessions that may use the shared connection; "" if none is set.
 func (bc *backendConn) wantedLevel() string {
 	if !bc.isPerSession() && bc.b.hasPerSessionConns() {
 		return "" // no session receives log messages from it
 	}
-	return bc.b.set.sessions.level(bc.session)
+	return bc.b.set.sessions.level(bc.session, bc.b)
 }
 
 // sendLevel sends the wanted level to the backend, if the level has changed and the backend is

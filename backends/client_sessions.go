@@ -177,9 +177,10 @@ func (cs *clientSessions) capabilities(id string) (capabilities []byte, open boo
 // connections that are ready and serve this client alone, and sends nothing to modern backends and
 // to backends that the profiles of the client do not permit.
 func (s *Set) Notify(id, backend string, m wire.Message) {
+	who := s.sessions.principal(id)
 	for b := range s.current().withName(backend) {
 		bc := b.conn(id, true)
-		if bc == nil || !bc.isPerSession() && !s.SingleClient || !b.isFor(id) {
+		if bc == nil || !bc.isPerSession() && !s.SingleClient || !b.isFor(who) {
 			continue
 		}
 		if l := bc.current(); l != nil && !l.isModern() {
@@ -188,9 +189,9 @@ func (s *Set) Notify(id, backend string, m wire.Message) {
 	}
 }
 
-// level returns the log level of a session; "" = the lowest level of all sessions. The result is ""
-// if no level is set.
-func (cs *clientSessions) level(session string) (lowest string) {
+// level returns the log level of a session; for the session "", the lowest level of all sessions
+// whose principals may use the backend. The result is "" if no level is set.
+func (cs *clientSessions) level(session string, b *Backend) (lowest string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if session != "" {
@@ -200,7 +201,7 @@ func (cs *clientSessions) level(session string) (lowest string) {
 		return ""
 	}
 	for _, one := range cs.byID {
-		if one.level != "" &&
+		if one.level != "" && b.isFor(one.principal) &&
 			(lowest == "" || protocol.LogSeverity(one.level) < protocol.LogSeverity(lowest)) {
 			lowest = one.level
 		}
@@ -220,10 +221,11 @@ func (s *Set) SetLevel(id, level string, done func()) {
 		one.level = level
 	}
 	s.sessions.mu.Unlock()
+	who := s.sessions.principal(id)
 	g := &responseGroup{pending: 1, onComplete: done}
 	g.timer = time.AfterFunc(levelTimeout, g.complete)
 	for b := range s.current().running() {
-		if bc := b.conn(id, true); bc != nil && b.isFor(id) {
+		if bc := b.conn(id, true); bc != nil && b.isFor(who) {
 			bc.sendLevel(g)
 		}
 	}

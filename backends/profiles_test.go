@@ -11,6 +11,7 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/principal"
 )
 
@@ -257,5 +258,21 @@ func TestHiddenToolsOfProfiles(t *testing.T) {
 		h.sendTo("a", "tools/call", `{"name":"theirs"}`).wantForbidden(t, "a tool of others")
 		h.sendTo("a", "tools/call", `{"name":"mine"}`).wantNotApproved(t,
 			strings.ReplaceAll(newReason, "tool new", "tool mine"))
+	})
+}
+
+// A backend that the profile of a client hides does not get the log level of this client, not even
+// when it starts later.
+func TestProfiles_HiddenBackendGetsNoLogLevel(t *testing.T) {
+	o := backends.Options{Backends: legacyBackends("a", "b"), Profiles: map[string]config.Profile{
+		"b": {Backends: []string{"b"}}}}
+	withHarness(t, o, func(t *testing.T, h *harness) {
+		h.Set.OpenSession("s", withProfiles("b"), nil, false)
+		h.SetLevel("s", "debug", func() {})
+		hidden, visible := h.nextProcess("a"), h.nextProcess("b")
+		hidden.ServeHandshake(loggingServer)
+		visible.ServeHandshake(loggingServer)
+		visible.SendResult(visible.WantRequest("logging/setLevel").ID(), "{}")
+		hidden.ServeToolsList(mcptest.ToolsResult("t")) // the first request after the handshake
 	})
 }
