@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -127,35 +126,39 @@ func openForLogin(
 	return a, auth, nil
 }
 
-// findPrincipal returns the principal with a name in logs: the name or the number of a token, or
-// oauth: or oauth-client: and the id of a subject. It returns nil for the name "".
+// findPrincipal returns the principal with this name: the name of a token, or oauth: or
+// oauth-client: and the id of a subject. It returns nil for the name "". The number that a token
+// without a name has in logs is no name, because a reload changes the numbers.
 func findPrincipal(cfg *config.Config, name string) (*principal.Principal, error) {
 	if name == "" {
 		return nil, nil
 	}
-	issuer := cfg.Auth.OAuth.Issuer
-	if id, ok := strings.CutPrefix(name, "oauth:"); ok && issuer != "" {
-		return principal.FromSubject(principal.Subject{Issuer: issuer, ID: id}), nil
-	}
-	if id, ok := strings.CutPrefix(name, "oauth-client:"); ok && issuer != "" {
-		return principal.FromSubject(principal.Subject{Issuer: issuer, ID: id, IsClient: true}), nil
+	kind, id, _ := strings.Cut(name, ":")
+	if issuer := cfg.Auth.OAuth.Issuer; issuer != "" && (kind == "oauth" || kind == "oauth-client") {
+		p := principal.FromSubject(principal.Subject{Issuer: issuer, ID: id,
+			IsClient: kind == "oauth-client"})
+		if id == "" || p.ExactName() == "" {
+			return nil, usageError{fmt.Errorf("the name %q does not identify a client", name),
+				"let the client call a tool, and log in at the page that it is asked to open"}
+		}
+		return p, nil
 	}
 	var names []string
-	for i, t := range cfg.Auth.Tokens {
-		if t.Text == config.AutoToken && t.Name == "" {
-			continue // it has no name
+	unnamed := false
+	for _, t := range cfg.Auth.Tokens {
+		if t.Name == name {
+			return principal.FromToken(principal.TokenIdentity{Name: name}), nil
 		}
-		token := principal.TokenIdentity{Name: t.Name, Sum: sha256.Sum256([]byte(t.Text)),
-			Number: i + 1}
-		p := principal.FromToken(token)
-		if p.Name() == name {
-			return p, nil
+		if unnamed = unnamed || t.Name == ""; t.Name != "" {
+			names = append(names, t.Name)
 		}
-		names = append(names, p.Name())
 	}
 	hint := "auth.tokens has no tokens"
-	if len(names) > 0 {
+	switch {
+	case len(names) > 0:
 		hint = "the names are: " + reload.NameList(names)
+	case unnamed:
+		hint = "give the token a name: auth.tokens: [{name: NAME, token: ...}]"
 	}
 	return nil, usageError{fmt.Errorf("no client is named %q", name), hint}
 }

@@ -21,6 +21,7 @@ import (
 // called on a nil *Principal, which is the client without authentication.
 type Principal struct {
 	key, name        string
+	nameIsExact      bool // see ExactName
 	profiles, scopes []string
 	profileKey       string       // profiles, joined by commas
 	shared           *atomic.Bool // other principals have access; nil = it is the only one
@@ -41,7 +42,8 @@ type TokenIdentity struct {
 
 // FromToken returns the principal that holds a token.
 func FromToken(t TokenIdentity) *Principal {
-	p := &Principal{key: "token:" + t.Name, name: t.Name, shared: new(atomic.Bool)}
+	p := &Principal{key: "token:" + t.Name, name: t.Name, nameIsExact: t.Name != "",
+		shared: new(atomic.Bool)}
 	p.shared.Store(!t.Only)
 	if t.Name == "" {
 		p.key = "token-sha256:" + hex.EncodeToString(t.Sum[:])
@@ -100,15 +102,26 @@ func FromSubject(s Subject) *Principal {
 	issuer, subject := sha256.Sum256([]byte(s.Issuer)), sha256.Sum256([]byte(s.ID))
 	id := hex.EncodeToString(subject[:])
 	name := clean(s.ID)
-	if name != s.ID { // other subjects may have the same cleaned name
+	exact := name == s.ID && !endsWithHash(name)
+	if !exact { // other subjects may have the same cleaned name
 		name += "~" + id[:8]
 	}
 	p := &Principal{
 		key: kind + hex.EncodeToString(issuer[:16]) + ":" + id, name: kind + name,
-		scopes: slices.Clone(s.Scopes), shared: new(atomic.Bool),
+		nameIsExact: exact, scopes: slices.Clone(s.Scopes), shared: new(atomic.Bool),
 	}
 	p.NoteOthers()
 	return p
+}
+
+// endsWithHash reports whether an id looks like a cleaned name with the hash of another id.
+func endsWithHash(id string) bool {
+	at := len(id) - 9
+	if at < 0 || id[at] != '~' {
+		return false
+	}
+	_, err := hex.DecodeString(id[at+1:])
+	return err == nil
 }
 
 // maxSubjectName is the maximum number of bytes of the id of a subject in a name.
@@ -138,6 +151,16 @@ func (p *Principal) Key() string {
 // for a token without a name that was the only token at the start.
 func (p *Principal) Name() string {
 	if p == nil {
+		return ""
+	}
+	return p.name
+}
+
+// ExactName returns Name if it identifies the principal in each run of the gateway, together with
+// the issuer of a subject. It returns "" without authentication, for a token without a name, and
+// for a subject whose name is not its whole id.
+func (p *Principal) ExactName() string {
+	if p == nil || !p.nameIsExact {
 		return ""
 	}
 	return p.name

@@ -112,3 +112,25 @@ func TestAcquireShare(t *testing.T) {
 		t.Errorf("%d items of %d principals are left", n.Total(), n.Keys())
 	}
 }
+
+// A name is exact only if no other principal can have it in another run. An id that looks like a
+// cleaned one gets a hash of its own, so that nobody can choose the name of another subject.
+func TestExactNames(t *testing.T) {
+	subject := func(id string) *Principal { return FromSubject(Subject{Issuer: "i", ID: id}) }
+	cleaned := strings.TrimPrefix(subject("a\n").Name(), "oauth:")
+	for _, p := range []*Principal{nil, FromToken(TokenIdentity{Number: 1}), subject("a\n"),
+		subject(cleaned), subject(strings.Repeat("x", 500))} {
+		if got := p.ExactName(); got != "" {
+			t.Errorf("%s has the exact name %s", p.Name(), got)
+		}
+	}
+	for _, p := range []*Principal{FromToken(TokenIdentity{Name: "a", Number: 1}), subject("a"),
+		subject("a~1"), subject("~"), subject("a").WithProfile("x")} {
+		if p.ExactName() != p.Name() {
+			t.Errorf("%s has no exact name", p.Name())
+		}
+	}
+	if subject(cleaned).Name() == subject("a\n").Name() {
+		t.Error("a subject has the name of another one")
+	}
+}
