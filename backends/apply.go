@@ -74,6 +74,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 		if old != nil && old.known.serverKey == b.known.serverKey {
 			b.known.copyFrom(old.known)
 		}
+		b.instances.keepUse(old)
 	}
 	if !s.replaceBeforeStart(next) {
 		s.startNew(ctx, newcomers, c.OnSlowStart, func(missing []*Backend) {
@@ -284,7 +285,7 @@ func (s *Set) setFilters(before, next *backendTable, all []config.Backend) {
 		if old.setFilters(c.Filters()) {
 			some = true
 		}
-		for _, one := range old.instances.andSelf() {
+		for one := range old.instances.andSelf() {
 			if one.lists.setPin(c.Tools.Pin) {
 				some = true
 			}

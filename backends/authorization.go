@@ -2,7 +2,6 @@ package backends
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -35,9 +34,8 @@ func newBackendLogin(b *Backend) *backendLogin {
 		return nil
 	}
 	l := &backendLogin{b: b, tool: newLoginTool(c.Name)}
-	tls, _ := httpclient.ClientTLS(c.TLS).Config() // dial reports an error
-	auth, err := oauthclient.New(oauthclient.Options{
-		Name: c.Name, URL: c.URL, TLS: tls, Store: s.Logins, Log: b.outputLog,
+	o := oauthclient.Options{
+		Name: c.Name, URL: c.URL, Store: s.Logins, Log: b.outputLog,
 		OnSecret: l.onSecret, OnNeedsLogin: l.onNeedsLogin, Go: b.lifetime.goWorker,
 		Principal: l.owner().Key(), Command: loginCommand(c.Name, l.owner()),
 		ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
@@ -45,7 +43,13 @@ func newBackendLogin(b *Backend) *backendLogin {
 		ClientCredentials: c.OAuth.Grant == config.GrantClientCredentials,
 		RedirectPort:      c.OAuth.RedirectPort,
 		Scopes:            c.OAuth.Scopes, AllowPrivate: c.OAuth.AllowPrivate,
-	})
+	}
+	if of := b.instances.of; of == nil {
+		o.TLS, _ = httpclient.ClientTLS(c.TLS).Config() // dial reports an error
+	} else if of.login != nil {
+		o.TLS = of.login.TLS.Clone() // no file is read, because startup.mu is held
+	}
+	auth, err := oauthclient.New(o)
 	if err != nil {
 		return nil // dial reports the error of the URL
 	}
@@ -62,20 +66,22 @@ func (l *backendLogin) owner() *principal.Principal {
 	return in.owner
 }
 
-// loginCommand returns the command with which a principal logs in to a backend.
+// loginCommand returns the command with which a principal logs in to a backend. A name with
+// characters that a shell may interpret is not a part of it: it may be chosen by the user.
 func loginCommand(backend string, p *principal.Principal) string {
-	switch name := p.Name(); {
+	command, name := "gateway login "+backend, p.ExactName()
+	switch {
 	case p.Key() == "":
-		return "gateway login " + backend
+		return command
 	case name == "":
 		return "open the page of the gateway that a client is asked to open"
 	case strings.ContainsFunc(name, func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
 			!strings.ContainsRune("._@:-", r)
 	}):
-		return fmt.Sprintf("gateway login %s --principal %q", backend, name)
+		return command + " --principal with the name of the client"
 	default:
-		return "gateway login " + backend + " --principal " + name
+		return command + " --principal " + name
 	}
 }
 

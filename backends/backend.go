@@ -219,7 +219,7 @@ func (b *Backend) setFilters(f config.Filters) bool {
 	if previous.Equal(f) {
 		return false
 	}
-	for _, one := range b.instances.andSelf() {
+	for one := range b.instances.andSelf() {
 		one.logUnmatched(one.lists.setFilters(f))
 		for _, bc := range one.conns() {
 			bc.resubscribePermitted(previous.Resources, f.Resources)

@@ -41,10 +41,10 @@ func (b *Backend) reroute(q *queuedCall) {
 func (b *Backend) redirect(q *queuedCall) {
 	granted := b.limiter.release(q)
 	q.slot, q.isRetry, q.staysOnConn = new(limiter.Slot), false, false
-	if next := b.successor(); next != nil {
+	if next, err := b.successor(q.request.Session); err == nil {
 		next.submit(q)
 	} else {
-		q.fail(b.set.current().whyAbsent(b.cfg.Name))
+		q.fail(err)
 	}
 	b.limiter.slots.SendQueued(granted) // the limiter may still have calls
 }

@@ -22,8 +22,6 @@ type backendTable struct {
 	catalogWait  time.Duration // see Options.CatalogWait
 	orderChanged bool          // the order has changed: all names are reassigned
 
-	perPrincipal []*Backend // those of all that have instances; set when the table takes effect
-
 	pins map[string]config.Pin // by name, including the names of disabled backends
 
 	// removed backends and instances that have not ended yet, oldest first
@@ -34,16 +32,6 @@ type backendTable struct {
 
 // maxRemovedNames bounds the removed names that are remembered.
 const maxRemovedNames = 1000
-
-// takeEffect sets perPrincipal.
-func (t *backendTable) takeEffect() {
-	t.perPrincipal = nil
-	for _, b := range t.all {
-		if b.instances.enabled() {
-			t.perPrincipal = append(t.perPrincipal, b)
-		}
-	}
-}
 
 // has reports whether b is in the table, or an instance of a backend in the table.
 func (t *backendTable) has(b *Backend) bool {
@@ -73,7 +61,7 @@ func (t *backendTable) withName(name string) iter.Seq[*Backend] {
 func (t *backendTable) running() iter.Seq[*Backend] {
 	return func(yield func(*Backend) bool) {
 		for _, b := range t.all {
-			for _, one := range b.instances.andSelf() {
+			for one := range b.instances.andSelf() {
 				if !yield(one) {
 					return
 				}

@@ -18,10 +18,10 @@ func (b *Backend) start() {
 	if b.login != nil && !b.login.ClientCredentials {
 		b.lifetime.goWorker(b.login.watchLogouts)
 	}
-	switch {
-	case b.instances.owner != nil:
+	if b.instances.neededSince.Load() != nil {
 		b.lifetime.goWorker(b.instances.endWait)
-	case b.instances.enabled():
+	}
+	if b.instances.enabled() && b.instances.owner == nil {
 		b.lifetime.goWorker(b.instances.endIdle)
 	}
 }
@@ -46,17 +46,15 @@ func (b *Backend) drain() {
 	b.lifetime.whenEnded(func() { b.set.removeDrained(b) })
 }
 
-// successor returns the current backend with the name of a draining backend, nil if there is none.
-// That of an instance serves the same principal; it is opened if there is none.
-func (b *Backend) successor() *Backend {
-	next := b.set.current().byName[b.cfg.Name]
-	if owner := b.instances.owner; owner != nil && next != nil {
-		next, _ = b.set.backend(b.cfg.Name, owner)
-	}
+// successor returns the backend that serves a session now instead of a draining backend, which has
+// the same name. With oauth.per: principal this is the instance of the session's principal, also if
+// a reload has just set the key. If there is none, the error says why.
+func (b *Backend) successor(session string) (*Backend, error) {
+	next, err := b.set.backendOf(b.cfg.Name, session)
 	if next == b {
-		return nil
+		return nil, errRemoved
 	}
-	return next
+	return next, err
 }
 
 // redirectSubscriptions moves subscriptions of a session to the successor, if there is one.
@@ -64,7 +62,7 @@ func (b *Backend) redirectSubscriptions(session string, uris []string) {
 	if len(uris) == 0 {
 		return
 	}
-	if next := b.successor(); next != nil {
+	if next, err := b.successor(session); err == nil {
 		next.conn(session, false).put(session, uris, true)
 	}
 }

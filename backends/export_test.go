@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/wire"
 )
@@ -37,3 +38,11 @@ func (s *Set) Audiences() (n int) {
 
 // Publish makes the views again.
 func (s *Set) Publish() { s.publisher.publish() }
+
+// PinsOf returns the values of tools.pin in force of a backend and its instances.
+func (s *Set) PinsOf(backend string) (all []config.Pin) {
+	for b := range s.current().byName[backend].instances.andSelf() {
+		all = append(all, b.lists.pins.inForce.Load().mode)
+	}
+	return all
+}

@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"sync/atomic"
 	"time"
@@ -31,15 +32,18 @@ var errTooManyInstances = notSent("it has connections for %d principals already"
 type instances struct {
 	b *Backend // whose field the instances are
 
+	// when b was opened as an instance, or the first client without authentication needed the
+	// backend in the table; nil = none has needed it
+	neededSince atomic.Pointer[time.Time]
+
 	// Of an instance:
-	owner    *principal.Principal // nil = b is no instance
-	openedAt time.Time
-	changes  atomic.Int64 // see publisher.publishInstance
-	usedAt   time.Time    // when the principal was last known to have a session; startup.mu is held
+	owner   *principal.Principal // nil = b is no instance
+	of      *Backend             // the backend that was in the table then
+	changes atomic.Int64         // see publisher.publishInstance
+	usedAt  time.Time            // the principal has had a session then; startup.mu is held
 
 	// Of the backend in the table:
-	byKey     atomic.Pointer[map[string]*Backend] // by principal; replaced with startup.mu held
-	ownWanted atomic.Bool                         // there was a client without authentication
+	byKey atomic.Pointer[map[string]*Backend] // by principal; replaced with startup.mu held
 }
 
 // newInstance returns the instance of a backend for a principal.
@@ -47,7 +51,8 @@ func newInstance(of *Backend, p *principal.Principal) *Backend {
 	b := &Backend{set: of.set, cfg: of.cfg, log: of.log.With(p.LogAttrs()...),
 		limiter: of.limiter, receiveQuota: of.receiveQuota, filters: of.filters}
 	now := time.Now()
-	b.instances.owner, b.instances.openedAt, b.instances.usedAt = p, now, now
+	b.instances.owner, b.instances.of, b.instances.usedAt = p, of, now
+	b.instances.neededSince.Store(&now)
 	b.init(of.known.detection, of.lists.pins.inForce.Load().mode)
 	return b
 }
@@ -60,13 +65,14 @@ func (in *instances) serves(key string) bool { return !in.enabled() || in.owner.
 
 // isUnused reports whether only the instances of b were used so far.
 func (in *instances) isUnused() bool {
-	return in.enabled() && in.owner == nil && !in.ownWanted.Load()
+	return in.enabled() && in.neededSince.Load() == nil
 }
 
-// isAwaited reports whether lists are not sent without b, because it was opened as an instance less
-// than catalogWait ago.
+// isAwaited reports whether lists are not sent without b, because it was needed for the first time
+// less than catalogWait ago.
 func (in *instances) isAwaited() bool {
-	return in.owner != nil && time.Since(in.openedAt) < in.b.set.current().catalogWait
+	since := in.neededSince.Load()
+	return since != nil && time.Since(*since) < in.b.set.current().catalogWait
 }
 
 // get returns the instance of the principal with a key, nil if there is none.
@@ -80,19 +86,47 @@ func (in *instances) all() map[string]*Backend {
 	return nil
 }
 
-// andSelf returns b and its instances.
-func (in *instances) andSelf() []*Backend {
-	some := []*Backend{in.b}
-	for _, one := range in.all() {
-		some = append(some, one)
+// andSelf returns b and its instances: b first, and then the instances that exist after b was
+// visited. So an instance that is opened during a change of b is visited, or has copied the changed
+// state of b.
+func (in *instances) andSelf() iter.Seq[*Backend] {
+	return func(yield func(*Backend) bool) {
+		if !yield(in.b) {
+			return
+		}
+		for _, one := range in.all() {
+			if !yield(one) {
+				return
+			}
+		}
 	}
-	return some
 }
 
 // useSelf starts b for clients without authentication.
 func (in *instances) useSelf() {
-	if in.ownWanted.CompareAndSwap(false, true) {
-		in.b.shared.wake()
+	now := time.Now()
+	if in.neededSince.Load() != nil || !in.neededSince.CompareAndSwap(nil, &now) {
+		return
+	}
+	in.b.shared.wake()
+	if in.b.set.startup.launched() {
+		in.b.lifetime.goWorker(in.endWait)
+	}
+}
+
+// keepUse starts b, like any other changed backend, before it replaces the backend old: if clients
+// without authentication use old, or may use it. old may be nil.
+func (in *instances) keepUse(old *Backend) {
+	if !in.enabled() || old == nil {
+		return
+	}
+	used := in.b.set.sessions.principals()[""]
+	if old.instances.enabled() {
+		used = !old.instances.isUnused()
+	}
+	if used {
+		now := time.Now()
+		in.neededSince.Store(&now)
 	}
 }
 
@@ -119,7 +153,9 @@ func (in *instances) open(p *principal.Principal) (*Backend, error) {
 	launched := !s.startup.at.IsZero()
 	s.startup.mu.Unlock()
 
-	one.lists.setLock(s.publisher.approved.lock.Load()) // it may have changed meanwhile
+	// they may have changed meanwhile
+	one.lists.setLock(s.publisher.approved.lock.Load())
+	one.lists.setPin(in.b.lists.pins.inForce.Load().mode)
 	in.end(removed)
 	if launched {
 		one.start()

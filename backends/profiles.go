@@ -206,7 +206,7 @@ func (av *audienceView) viewOf(n *publication) *catalog.View {
 	if last != nil && last.audience == a && last.of.isSame(n, a) {
 		v = withChanged(last.View, n)
 	} else {
-		v = n.view(a, av.lastSnapshot,
+		v = n.viewOf(a, av.lastSnapshot,
 			av.lastSnapshot == nil || last != nil && last.of.reassigned != n.reassigned)
 	}
 	if v.Settled {

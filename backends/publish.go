@@ -14,17 +14,16 @@ import (
 type publisher struct {
 	log     *slog.Logger
 	table   atomic.Pointer[backendTable] // replaced with mu held
-	view    atomic.Pointer[catalog.View]
-	changes atomic.Int64 // number of changes to publish so far
-	shared  atomic.Int64 // number of the changes that are not those of a single instance
+	changes atomic.Int64                 // number of changes to publish so far
+	shared  atomic.Int64                 // number of those that are not of a single instance
 	// the views of clients with profiles, and what they are made from
 	audiences audienceTable
-	latest    atomic.Pointer[publication] // replaced with mu held
+	latest    atomic.Pointer[publication] // has the current View; replaced with mu held
 
 	mu        lockrank.Mutex[publisherRank]
 	published int64         // value of changes when view was made
 	waitOver  bool          // lists are sent without the backends that are not settled
-	changed   chan struct{} // closed when view is replaced
+	changed   chan struct{} // closed when latest is replaced
 	// the last snapshot whose lists clients could receive; at first, the names of the last run
 	lastSnapshot *catalog.Snapshot
 	// clients may have received lists in this run, so lastSnapshot is a snapshot of this run
@@ -68,7 +67,6 @@ func (p *publisher) replaceTable(next *backendTable) {
 			next.draining = append(next.draining, b)
 		}
 	}
-	next.takeEffect()
 	p.table.Store(next)
 	for b := range next.running() {
 		b.lists.setLock(p.approved.lock.Load()) // it may have changed since b was created
@@ -121,9 +119,9 @@ func (p *publisher) publishLocked(reassign bool) {
 	previous := p.changed
 	p.changed = make(chan struct{})
 	next := &publication{table: p.table.Load(), waitOver: p.waitOver, changed: p.changed,
-		shared: p.shared.Load(),
-		varies: len(p.audiences.all()) > 0 || len(p.table.Load().perPrincipal) > 0}
-	next.listings = next.table.listings()
+		shared: p.shared.Load()}
+	next.setListings()
+	next.varies = len(p.audiences.all()) > 0 || len(next.perPrincipal) > 0
 	next.owners = p.approved.ownersLocked(next.table.pins)
 	if last := p.latest.Load(); last != nil {
 		next.reassigned = last.reassigned
@@ -132,9 +130,9 @@ func (p *publisher) publishLocked(reassign bool) {
 		next.reassigned++
 	}
 	if last := p.latest.Load(); last != nil && last.isSame(next, nil) {
-		p.view.Store(withChanged(p.view.Load(), next))
+		next.view = withChanged(last.view, next)
 	} else {
-		p.setViewLocked(next, reassign)
+		next.view = p.makeViewLocked(next, reassign)
 	}
 	p.audiences.removeIdleLocked()
 	p.latest.Store(next)
@@ -143,9 +141,9 @@ func (p *publisher) publishLocked(reassign bool) {
 	}
 }
 
-// setViewLocked makes and logs the view of the clients without profiles.
-func (p *publisher) setViewLocked(n *publication, reassign bool) {
-	v := n.view(nil, p.lastSnapshot, reassign || !p.listsSent)
+// makeViewLocked makes and logs the view of the clients without profiles.
+func (p *publisher) makeViewLocked(n *publication, reassign bool) *catalog.View {
+	v := n.viewOf(nil, p.lastSnapshot, reassign || !p.listsSent)
 	if v.Settled {
 		p.logMoves(v.Moves())
 		p.approved.logLocked(v.Snapshot, n.table.pins)
@@ -155,13 +153,16 @@ func (p *publisher) setViewLocked(n *publication, reassign bool) {
 	if v.Complete {
 		p.names.logCut(v.InstructionsCut)
 	}
-	p.view.Store(v)
+	return v
 }
 
 // A publication is the state of which views are made. It is immutable.
 type publication struct {
-	table      *backendTable
-	listings   []currentListing
+	table        *backendTable
+	listings     []currentListing
+	perPrincipal []*currentListing // those of the listings whose backends have instances
+	// of the clients without profiles; with oauth.per: principal, of those without authentication
+	view       *catalog.View
 	owners     *catalog.NameOwners // approved owners of names
 	shared     int64               // value of publisher.shared when the listings were read
 	waitOver   bool                // see publisher.waitOver
@@ -172,9 +173,10 @@ type publication struct {
 
 // A currentListing is the listing of a backend at one moment.
 type currentListing struct {
-	b       *Backend
-	listing catalog.Listing
-	settled bool
+	b        *Backend
+	listing  catalog.Listing
+	settled  bool
+	isUnused bool // see instances.isUnused
 	// lists are not sent without the backend, even after publisher.waitOver
 	isAwaited bool
 	changes   int64 // number of changes of an instance so far
@@ -206,28 +208,33 @@ func withChanged(v *catalog.View, n *publication) *catalog.View {
 	return &next
 }
 
-// listings returns the current listing of each backend.
-func (t *backendTable) listings() []currentListing {
-	all := make([]currentListing, 0, len(t.all))
-	for _, b := range t.all {
+// setListings sets listings to the current listing of each backend.
+func (n *publication) setListings() {
+	n.listings = make([]currentListing, 0, len(n.table.all))
+	for _, b := range n.table.all {
 		one := newCurrentListing(b)
 		if b.instances.enabled() {
 			one.byPrincipal = make(map[string]currentListing)
-			for _, instance := range b.instances.all() {
-				one.byPrincipal[instance.instances.owner.Key()] = newCurrentListing(instance)
+			for key, instance := range b.instances.all() {
+				one.byPrincipal[key] = newCurrentListing(instance)
 			}
 		}
-		all = append(all, one)
+		n.listings = append(n.listings, one)
 	}
-	return all
+	for i := range n.listings {
+		if one := &n.listings[i]; one.byPrincipal != nil {
+			n.perPrincipal = append(n.perPrincipal, one)
+		}
+	}
 }
 
 func newCurrentListing(b *Backend) currentListing {
-	changes := b.instances.changes.Load()
+	one := currentListing{b: b, changes: b.instances.changes.Load(),
+		isUnused: b.instances.isUnused()} // before reading the listing
 	l, settled := b.lists.current()
-	settled = settled || b.instances.isUnused()
-	return currentListing{b: b, listing: b.login.withTool(l), settled: settled, changes: changes,
-		isAwaited: !settled && b.instances.isAwaited()}
+	one.listing, one.settled = b.login.withTool(l), settled || one.isUnused
+	one.isAwaited = !one.settled && b.instances.isAwaited()
+	return one
 }
 
 // of returns the listing that the clients of a principal may see. A principal whose instance is not
@@ -243,9 +250,9 @@ func (l currentListing) of(p string) currentListing {
 		Private: allKinds, Unknown: allKinds}}
 }
 
-// view returns the view of an audience; nil = of the clients without profiles. before is the last
+// viewOf returns the view of an audience; nil = of the clients without profiles. before is the last
 // snapshot whose lists these clients could receive.
-func (n *publication) view(a *audience, before *catalog.Snapshot, reassign bool) *catalog.View {
+func (n *publication) viewOf(a *audience, before *catalog.Snapshot, reassign bool) *catalog.View {
 	var missing []string
 	var listings []catalog.Listing
 	awaited := false
@@ -281,15 +288,16 @@ func (n *publication) view(a *audience, before *catalog.Snapshot, reassign bool)
 	}
 }
 
-// viewFor returns the current view of the audience of a principal. If there is a new publication
-// since the last request of the audience, viewFor makes the view.
-func (p *publisher) viewFor(who *principal.Principal) *catalog.View {
+// viewFor returns the view of the audience of a principal in a publication. If it is newer than the
+// last request of the audience, viewFor makes the view. The publication alone decides whether the
+// view depends on the principal, so that during a reload no client gets the lists of another login.
+func (p *publisher) viewFor(n *publication, who *principal.Principal) *catalog.View {
 	id := audienceID{profiles: who.ProfileKey()}
-	if len(p.table.Load().perPrincipal) > 0 {
+	if len(n.perPrincipal) > 0 {
 		id.principal = who.Key()
 	}
 	if id == (audienceID{}) {
-		return p.view.Load()
+		return n.view
 	}
 	av := p.audiences.lookup(id)
 	if av == nil {
@@ -299,7 +307,7 @@ func (p *publisher) viewFor(who *principal.Principal) *catalog.View {
 		}
 		p.mu.Unlock()
 	}
-	return av.viewOf(p.latest.Load())
+	return av.viewOf(n)
 }
 
 // maxLoggedMoves bounds the log records about names that have moved to another backend. Each new

@@ -2,7 +2,6 @@ package backends
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"mcpgateway/catalog"
@@ -11,16 +10,26 @@ import (
 	"mcpgateway/internal/principal"
 )
 
-// View returns the current view of the catalog for clients without profiles.
-func (s *Set) View() *catalog.View { return s.publisher.view.Load() }
+// View returns the current view of the catalog for clients without profiles. With oauth.per:
+// principal it has the lists of clients without authentication.
+func (s *Set) View() *catalog.View { return s.publisher.latest.Load().view }
 
 // ViewFor returns the current view of the catalog for a principal. It depends on the profiles of
 // the principal, and on the principal itself if there are backends with oauth.per: principal.
 func (s *Set) ViewFor(p *principal.Principal) *catalog.View {
-	for _, b := range s.current().perPrincipal {
-		_, _ = s.backend(b.cfg.Name, p) // calls get the error
+	n := s.publisher.latest.Load()
+	for i := 0; i < len(n.perPrincipal); i++ {
+		l := n.perPrincipal[i]
+		one, err := s.backend(l.b.cfg.Name, p)
+		if err != nil {
+			continue // calls get the error
+		}
+		if own := l.of(p.Key()); own.b != one || own.isUnused { // n is older than the use of one
+			one.publish()
+			n, i = s.publisher.latest.Load(), -1
+		}
 	}
-	return s.publisher.viewFor(p)
+	return s.publisher.viewFor(n, p)
 }
 
 // backend returns the backend that serves the clients of a principal: with oauth.per: principal,
@@ -155,9 +164,12 @@ func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
 		return false
 	}
 	own := withoutPrefix(name, backend, t.catalog.Separator)
-	return slices.ContainsFunc(b.instances.andSelf(), func(b *Backend) bool {
-		return b.lists.denies(k, name) || own != name && b.lists.denies(k, own)
-	})
+	for one := range b.instances.andSelf() {
+		if one.lists.denies(k, name) || own != name && one.lists.denies(k, own) {
+			return true
+		}
+	}
+	return false
 }
 
 // Lock returns the content of the lock file in force. It must not be changed.
@@ -178,7 +190,7 @@ func (s *Set) ListedTools(backend string) (tools []catalog.Item, known bool) {
 		return nil, false
 	}
 	listed := make(map[string]bool)
-	for _, one := range b.instances.andSelf() {
+	for one := range b.instances.andSelf() {
 		items, fresh := one.lists.freshTools()
 		known = known || fresh
 		for _, item := range items {

@@ -148,7 +148,6 @@ func New(o Options) *Set {
 	none := &backendTable{}
 	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog,
 		CatalogWait: o.CatalogWait})
-	next.takeEffect()
 	s.publisher.table.Store(next)
 	s.publisher.setProfiles(newProfileTable(o.Profiles), func() {})
 	return s
@@ -190,11 +189,12 @@ func (s *Set) launch() *time.Timer {
 	t := s.current()
 	wait := time.AfterFunc(t.catalogWait, s.onWaitOver)
 	s.startup.at, s.startup.waitTimer = time.Now(), wait
+	all := slices.Collect(t.running()) // an instance that is opened from now on is started then
 	s.startup.mu.Unlock()
 	if !s.workers.goWorker(s.sweepContainers) {
 		s.containers.SkipSweep()
 	}
-	for b := range t.running() {
+	for _, b := range all {
 		b.start()
 	}
 	return wait
