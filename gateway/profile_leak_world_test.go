@@ -120,7 +120,7 @@ func (b *leakBackend) replyList(r *peer.Request, key string, names []string, for
 	var all []string
 	for _, name := range names {
 		one := fmt.Sprintf(format, name, b.name)
-		if name == "job" || name == "zqjob" {
+		if strings.HasSuffix(name, "job") {
 			one = `{"execution":{"taskSupport":"optional"},` + one[1:]
 		}
 		all = append(all, one)
@@ -159,6 +159,8 @@ func (b *leakBackend) serve(r *peer.Request) {
 	case name == "link" || name == "zqopen":
 		b.reply(r, `"content":[{"type":"resource_link","uri":"linked:zq-%[1]s","name":"x"},`+
 			`{"type":"resource_link","uri":"linked:%[1]s","name":"x"}]`)
+	case r.Method() == "resources/read" && b.modern:
+		b.reply(r, `"contents":[],"text":"result of %[1]s","ttlMs":1000,"cacheScope":"public"`)
 	case strings.HasPrefix(r.Method(), "tasks/"):
 		b.reply(r, `"taskId":"task-%[1]s","status":"working","ttl":600000`)
 	default:
@@ -183,6 +185,7 @@ type leakWorld struct {
 	gateway *gateway.Gateway
 	journal *mcptest.Log
 	stalled map[string]bool // new processes of these backends never respond
+	slow    atomic.Bool     // new processes of the backend notes respond after a second
 
 	mu       sync.Mutex
 	backends map[string]*leakBackend // the last process of each
@@ -236,7 +239,7 @@ func onlyBackends(names ...string) map[string]config.Profile {
 
 func (w *leakWorld) run(name string, conn transport.Conn) {
 	b := &leakBackend{name: name, world: w,
-		modern: name == "melon" || name == "zqcloud"}
+		modern: w.o.generation[name] == "modern"}
 	b.Peer = peer.New(conn, b, peer.Options{})
 	w.mu.Lock()
 	w.backends[name], w.all = b, append(w.all, b)

@@ -197,6 +197,9 @@ func (c *statelessCall) forward(m wire.Message, modern bool, out Outcome) bool {
 		c.resumable.unreserveTask()
 	}
 	c.recordLinks(m)
+	if modern && c.Method == protocol.MethodResourcesRead && c.conn.view().Private {
+		m = protocol.MakePrivate(m) // other clients may not read the resource
+	}
 	if !c.r.Forward(protocol.ToModern(m, c.Method, c.g.info, modern)) {
 		return false
 	}

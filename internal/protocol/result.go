@@ -101,6 +101,17 @@ func ToModern(m wire.Message, method string, server []byte, fromModern bool) wir
 	return m.EditResult(differsInCaseOnly, put...)
 }
 
+// MakePrivate replaces the cacheScope of a modern result by "private", if it has another one: the
+// result must not be shared between clients, although it is the same for all that may have it.
+func MakePrivate(m wire.Message) wire.Message {
+	scope, _ := wire.Lookup(m.Part(wire.PartResult), modernMembers[memberCacheScope])
+	if wire.IsNull(scope) || string(scope) == `"private"` {
+		return m
+	}
+	return m.EditResult(nil,
+		wire.Member{Key: modernMembers[memberCacheScope], Text: []byte(`"private"`)})
+}
+
 // differsInCaseOnly reports whether a key differs only in case from one of modernMembers. Clients
 // written in Go would treat such a key as that member.
 func differsInCaseOnly(key string) bool {

@@ -94,6 +94,25 @@ func TestToModern(t *testing.T) {
 }
 
 // A code that has another meaning in the modern generation, or none, is replaced.
+func TestMakePrivate(t *testing.T) {
+	for result, want := range map[string]string{
+		`{"ttlMs":1,"cacheScope":"public","contents":[]}`: `{"cacheScope":"private","ttlMs":1,"contents":[]}`,
+		`{"cacheScope":3}`:         `{"cacheScope":"private"}`,
+		`{"cacheScope":"private"}`: `{"cacheScope":"private"}`,
+		`{"cacheScope":null}`:      `{"cacheScope":null}`, // ToModern sets it
+		`{"contents":[]}`:          `{"contents":[]}`,
+	} {
+		m := protocol.MakePrivate(wire.NewResult("1", []byte(result)))
+		if got := string(m.Part(wire.PartResult)); got != want {
+			t.Errorf("%s: %s", result, got)
+		}
+	}
+	m := wire.NewErrorResponse("1", wire.Errorf(-1, "x"))
+	if string(protocol.MakePrivate(m).Raw()) != string(m.Raw()) {
+		t.Error("an error response has changed")
+	}
+}
+
 func TestErrorToModern(t *testing.T) {
 	const caps = `{"requiredCapabilities":{"sampling":{}}}`
 	for _, tt := range []struct {
