@@ -318,11 +318,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 		}
 		v = g.Backends.View()
 		for _, s := range g.sessions.all() {
-			s.notifyCatalogChanged(s.view().Snapshot)
+			s.notifyCatalogChanged(s.view())
 		}
 		for _, client := range g.statelessClients.all() {
 			for _, l := range client.listens.list() {
-				l.catalogChanged(l.conn.view().Snapshot)
+				l.catalogChanged(l.conn.view())
 			}
 		}
 	}

@@ -188,7 +188,7 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 	}
 	l.mu.Unlock()
 	l.pollTasks(l.ctx, tasks)
-	l.catalogChanged(l.conn.view().Snapshot)
+	l.catalogChanged(l.conn.view())
 	if len(accepted) == 0 {
 		l.finish() // there will be no notifications
 	}
@@ -293,13 +293,15 @@ func (l *listenRequest) forwardUpdate(backend string, m wire.Message) {
 
 // catalogChanged notifies the client of each selected list that differs from the known snapshot.
 // It also notifies the client of an equal list that a backend has announced as changed, because
-// the client may cache data that depends on the list.
-func (l *listenRequest) catalogChanged(now *catalog.Snapshot) {
+// the client may cache data that depends on the list. Like [Session.notifyCatalogChanged], it waits
+// until the view is settled.
+func (l *listenRequest) catalogChanged(v *catalog.View) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.acknowledged {
+	if !l.acknowledged || !v.Settled {
 		return
 	}
+	now := v.Snapshot
 	for kind := range catalog.Kind(catalog.NumKinds) {
 		known := l.lists[kind.ChangedNotification()]
 		if known == nil || now.Announcements(kind) == known.Announcements(kind) &&

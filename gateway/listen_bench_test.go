@@ -38,7 +38,7 @@ func BenchmarkListen_Changed(b *testing.B) {
 	for i := 1; b.Loop(); i++ {
 		now := snapshots[i%2]
 		for _, l := range all {
-			l.catalogChanged(now)
+			l.catalogChanged(&catalog.View{Snapshot: now, Settled: true})
 		}
 	}
 }

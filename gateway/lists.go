@@ -114,7 +114,7 @@ func (s *Session) firstPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 	page, _ := snapshot.Page(kind, nil)
 	page = s.adaptPage(kind, page)
 	r.ReplyAfter(func() { s.lists.setListed(kind, snapshot) }, page)
-	if now := s.view().Snapshot; now != snapshot {
+	if now := s.view(); now.Snapshot != snapshot {
 		// a notification may have been skipped before the client got the list
 		s.notifyCatalogChanged(now)
 	}
@@ -148,12 +148,13 @@ func (s *Session) adaptPage(kind catalog.Kind, page []byte) []byte {
 }
 
 // notifyCatalogChanged notifies the client, once per change, of each list that differs from the
-// list that the client got.
-func (s *Session) notifyCatalogChanged(now *catalog.Snapshot) {
-	if !s.isReady() {
+// list that the client got. While the view is not settled, such as after a reload of a backend with
+// oauth.per: principal, the client is not notified, because it would only wait for the new list.
+func (s *Session) notifyCatalogChanged(now *catalog.View) {
+	if !s.isReady() || !now.Settled {
 		return
 	}
-	for _, notification := range s.lists.changes(now) {
+	for _, notification := range s.lists.changes(now.Snapshot) {
 		_ = s.peer.Notify(notification, nil)
 	}
 }
