@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,11 +19,12 @@ import (
 	"time"
 
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/mcptest"
 )
 
 // TestPROC_01_SessionsDoNotLeak opens, uses and ends a large number of sessions, ten times.
 // After each round there are as many goroutines, open files, processes and sessions at the
-// backends as before, and the heap after the last round is hardly larger than after the first.
+// backends as before, and the heap after the last rounds is hardly larger than after the first.
 //
 // Not parallel: it counts resources of this process.
 func TestPROC_01_SessionsDoNotLeak(t *testing.T) {
@@ -66,19 +68,27 @@ func (n *leakCheck) run(sessions int, list ...config.Backend) {
 	n.in = newInProcess(n.t, inProcessOptions{idle: idleTimeout}, list...)
 	began := time.Now()
 	before := n.usage()
-	var first, last resourceUsage
-	for round := range leakRounds {
+	var last resourceUsage
+	var heap []int64 // after each round
+	for range leakRounds {
 		n.round(sessions)
-		if last = n.awaitRelease(before); round == 0 {
-			first = last
-		}
+		last = n.awaitRelease(before)
+		heap = append(heap, last.heap)
 	}
-	grown := float64(last.heap-first.heap) / float64((leakRounds-1)*sessions)
+	// The heap grows in the first three rounds, and then varies by some hundred KiB, also over tens
+	// of thousands of sessions, because timers keep what has ended for some seconds.
+	const few = 3
+	first, grown := slices.Max(heap[:few]), 0.0
+	const most = 64.0
+	released := poll(waitTimeout, func() bool {
+		grown = float64(mcptest.LiveHeap()-first) / float64((leakRounds-few)*sessions)
+		return grown <= most
+	})
 	n.t.Logf(
-		"%d sessions, %d times: %v; before %v, after the first round %v, after the last %v: %.0f bytes of heap per session; updates received: %d; late: %d",
-		sessions, leakRounds, time.Since(began).Round(time.Millisecond), before, first, last, grown,
+		"%d sessions, %d times: %v; before %v, after the last round %v; heap %v: %.0f bytes per session; updates received: %d; late: %d",
+		sessions, leakRounds, time.Since(began).Round(time.Millisecond), before, last, heap, grown,
 		n.updates.Load(), n.slowClients.Load())
-	if most := 64.0; sessions >= 1000 && grown > most {
+	if sessions >= 1000 && !released {
 		n.t.Errorf("the heap grows by %.0f bytes per session", grown)
 	}
 	if late := n.slowClients.Load(); late > int64(leakRounds*sessions/10) {
@@ -128,11 +138,7 @@ func (n *leakCheck) awaitRelease(before resourceUsage) resourceUsage {
 		n.t.Fatalf("%d sessions are left at the backend, and %v; before there were %v\n%.20000s",
 			now.sessions, now, before, &stacks)
 	}
-	runtime.GC()
-	runtime.GC() // the second one frees what finalizers released
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	now.heap = int64(m.HeapAlloc)
+	now.heap = mcptest.LiveHeap()
 	return now
 }
 
