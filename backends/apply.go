@@ -346,7 +346,9 @@ func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*
 // reason.
 func (s *Set) removeDrained(b *Backend) {
 	s.publisher.removeDrained(b)
-	if next := s.current().byName[b.cfg.Name]; next != nil && b.instances.owner == nil {
+	if b.instances.owner != nil {
+		b.login.reportUnused()
+	} else if next := s.current().byName[b.cfg.Name]; next != nil {
 		next.shared.starts.retryWithin(0)
 	}
 }

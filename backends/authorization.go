@@ -88,7 +88,25 @@ func loginCommand(backend string, p *principal.Principal) string {
 // onSecret is called with each secret of the login before its use.
 func (l *backendLogin) onSecret(secret string) {
 	if report := l.b.set.OnSecret; report != nil {
-		report(l.b.cfg.Name+" "+l.owner().Key(), secret)
+		report(l.secretsOwner(), secret)
+	}
+}
+
+// secretsOwner returns the owner of the secrets for Options.OnSecret.
+func (l *backendLogin) secretsOwner() string { return l.b.cfg.Name + " " + l.owner().Key() }
+
+// reportUnused is called when nothing of an instance is left. It reports that the secrets of the
+// principal are not used any more, unless there is another instance by now. l may be nil.
+func (l *backendLogin) reportUnused() {
+	if l == nil || l.b.set.OnSecretsUnused == nil {
+		return
+	}
+	s := l.b.set
+	s.startup.mu.Lock() // no instance is opened meanwhile
+	defer s.startup.mu.Unlock()
+	current := s.current().byName[l.b.cfg.Name]
+	if current == nil || current.instances.get(l.owner().Key()) == nil {
+		s.OnSecretsUnused(l.secretsOwner())
 	}
 }
 

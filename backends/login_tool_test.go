@@ -413,6 +413,49 @@ func TestLoginTool_OfEachPrincipal(t *testing.T) {
 	})
 }
 
+// The secrets of a principal are reported as unused when its connections have ended.
+func TestSecretsOfAnEndedInstanceAreUnused(t *testing.T) {
+	secrets, unused := make(map[string]bool), make(map[string]int)
+	var mu sync.Mutex
+	o := backends.Options{
+		OnSecret: func(owner, _ string) {
+			mu.Lock()
+			defer mu.Unlock()
+			secrets[owner] = true
+		},
+		OnSecretsUnused: func(owner string) {
+			mu.Lock()
+			defer mu.Unlock()
+			unused[owner]++
+		},
+	}
+	edit := func(b *config.Backend) { b.OAuth.Per = config.PerPrincipal }
+	withLogin(t, o, edit, func(t *testing.T, h *loginHarness) {
+		alice := named("alice")
+		want := func(times int) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if owner := "a " + alice.Key(); !secrets[owner] || unused[owner] != times ||
+				len(unused) > 1 {
+				t.Errorf("secrets of %v, unused %v, want %d times", secrets, unused, times)
+			}
+		}
+		h.connect("1", alice)
+		time.Sleep(time.Second) // the backend starts
+		h.logInAs(alice)
+		h.nextProcess("a").ServeStartup("read")
+		want(0)
+		h.CloseSession("1")
+		time.Sleep(20 * time.Minute)
+		want(1)
+		h.connect("2", alice)
+		h.nextProcess("a").ServeStartup("read")
+		want(1)
+	})
+}
+
 // The tool is in no cache: the next run asks for the login again.
 func TestLoginTool_IsNotCached(t *testing.T) {
 	state := t.TempDir()

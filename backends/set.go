@@ -101,7 +101,10 @@ type Options struct {
 	// called with each access token and client secret before its use, so that it can be masked; nil
 	// = not called. owner names the backend, and the principal whose login it is.
 	OnSecret func(owner, secret string)
-	Log      *slog.Logger
+	// called when the connections of a principal to a backend have ended, so that the secrets with
+	// this owner are not used any more; nil = not called. It does not block.
+	OnSecretsUnused func(owner string)
+	Log             *slog.Logger
 	// log level of the lines that backends write to stderr
 	StderrLevel slog.Level
 }

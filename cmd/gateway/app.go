@@ -160,9 +160,10 @@ func (c *cli) open(
 		LoginAs:      loginAs,
 		LoginPage:    loginPage,
 
-		CompleteLogin: completeLogin,
-		OnSecret:      func(owner, secret string) { a.mask.AddToken(tokenOwner(owner), secret) },
-		Log:           a.log,
+		CompleteLogin:   completeLogin,
+		OnSecret:        func(owner, secret string) { a.mask.AddToken(tokenOwner(owner), secret) },
+		OnSecretsUnused: func(owner string) { a.mask.ReleaseTokens(tokenOwner(owner)) },
+		Log:             a.log,
 
 		StartParallel: cfg.Limits.StartParallel,
 	})

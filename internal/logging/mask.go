@@ -39,7 +39,7 @@ type maskState struct {
 	current          []string      // current values
 	past             []string      // earlier values, the latest first
 	tokens           []maskedToken // values of AddToken, the latest first
-	owners           []string      // owners of tokens that exist
+	owners           []string      // owners that exist
 	encodings        []string      // all encodings of the current and past values
 	decodedEncodings []string      // encodings as they appear in a decoded text, where + is a space
 
@@ -80,7 +80,7 @@ func (m *Mask) Add(values ...string) {
 // AddToken adds a value that will be replaced by others again and again, such as an access token.
 // The latest 64 tokens of an owner, for example a backend, are masked, as long as all owners
 // together have at most 512 tokens. Beyond that, only the latest 4 tokens of each owner that
-// SetTokenOwners names are masked in any case.
+// SetTokenOwners names are masked in any case, until ReleaseTokens is called for the owner.
 func (m *Mask) AddToken(owner, text string) {
 	added := maskedToken{owner, text}
 	if m.touchToken(added) {
@@ -91,11 +91,25 @@ func (m *Mask) AddToken(owner, text string) {
 	})
 }
 
-// SetTokenOwners replaces the owners of tokens that exist. An owner may have parts with tokens of
-// their own: their names begin with that of the owner and a space. The tokens of other owners are
-// not removed at once, because later messages may contain them.
+// SetTokenOwners replaces the owners that exist. An owner may have parts with tokens of their own:
+// their names begin with that of the owner and a space. The tokens of other owners are not removed
+// at once, because later messages may contain them.
 func (m *Mask) SetTokenOwners(owners ...string) {
 	m.update(func(s *maskState) { s.owners = slices.Clone(owners) })
+}
+
+// ReleaseTokens says that an owner, or a part of one, does not use its tokens any more. They are
+// masked until there are too many tokens.
+func (m *Mask) ReleaseTokens(owner string) {
+	m.update(func(s *maskState) {
+		s.tokens = slices.Clone(s.tokens)
+		for i := range s.tokens {
+			if s.tokens[i].owner == owner {
+				s.tokens[i].owner = "" // is no owner that exists
+			}
+		}
+		s.tokens = boundAllTokens(s.tokens, s.owners)
+	})
 }
 
 // touchToken makes a token the latest, and reports whether it was known.
@@ -115,9 +129,8 @@ func (m *Mask) touchToken(t maskedToken) bool {
 	}
 }
 
-// boundTokens removes tokens of the owner of the first one until this owner meets its bounds, and
-// then tokens of all until maxAllTokens is met, each time the oldest first. It keeps the first
-// token, and in the second step the latest keptTokens of each of the owners.
+// boundTokens removes the oldest tokens of the owner of the first one until this owner meets its
+// bounds, and then calls boundAllTokens. It keeps the first token.
 func boundTokens(all []maskedToken, owners []string) []maskedToken {
 	count, length := 0, 0
 	all = slices.DeleteFunc(all, func(t maskedToken) bool {
@@ -128,6 +141,12 @@ func boundTokens(all []maskedToken, owners []string) []maskedToken {
 		length += len(t.text)
 		return count > 1 && (count > maxTokens || length > maxTokenBytes)
 	})
+	return boundAllTokens(all, owners)
+}
+
+// boundAllTokens removes the oldest tokens until maxAllTokens is met. It keeps the latest
+// keptTokens of each of the owners and of their parts.
+func boundAllTokens(all []maskedToken, owners []string) []maskedToken {
 	if len(all) <= maxAllTokens {
 		return all
 	}

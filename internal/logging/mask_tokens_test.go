@@ -85,3 +85,26 @@ func TestMaskKeepsTokensOfParts(t *testing.T) {
 		t.Errorf("%d tokens", len(all))
 	}
 }
+
+// Principals that come and go do not let the number of tokens grow without a bound. The tokens of a
+// principal whose connections have ended are masked until there are too many.
+func TestMaskOfReleasedParts_IsBounded(t *testing.T) {
+	mask := NewMask()
+	mask.SetTokenOwners("backend notes")
+	mask.AddToken("backend notes alice", "token-of-alice")
+	for n := range maxAllTokens/2 + 10 { // each has two tokens
+		user := fmt.Sprint("backend notes user", n)
+		mask.AddToken(user, fmt.Sprint("access-", n))
+		mask.AddToken(user, fmt.Sprint("refresh-", n))
+		mask.ReleaseTokens(user)
+		if got := mask.String(fmt.Sprint("access-", n)); got != "***" {
+			t.Fatal(got)
+		}
+	}
+	if n := len(mask.secrets.Load().tokens); n != maxAllTokens+1 {
+		t.Errorf("%d tokens", n)
+	}
+	if got := mask.String("token-of-alice access-0"); got != "*** access-0" {
+		t.Error(got)
+	}
+}
