@@ -176,6 +176,12 @@ func (p *Provider) ExpireAccessTokens() { p.store.expireAccessTokens() }
 // must log in again.
 func (p *Provider) RevokeGrants() { p.store.revokeGrants() }
 
+// ExpireAccessTokensOf is ExpireAccessTokens for one user.
+func (p *Provider) ExpireAccessTokensOf(user string) { p.store.expireAccessTokensOf(user) }
+
+// RevokeGrantsOf is RevokeGrants for one user.
+func (p *Provider) RevokeGrantsOf(user string) { p.store.revokeGrantsOf(user) }
+
 // Reuses returns how often a refresh token was used again after its rotation. The provider refuses
 // it and revokes all tokens of the login.
 func (p *Provider) Reuses() int { return p.store.reuseCount() }

@@ -2,6 +2,7 @@ package oidctest
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -127,6 +128,19 @@ func (s *storage) revokeGrants() {
 	defer s.mu.Unlock()
 	clear(s.tokens)
 	clear(s.refreshes)
+}
+
+func (s *storage) expireAccessTokensOf(user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.tokens, func(_ string, t *accessToken) bool { return t.user == user })
+}
+
+func (s *storage) revokeGrantsOf(user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.tokens, func(_ string, t *accessToken) bool { return t.user == user })
+	maps.DeleteFunc(s.refreshes, func(_ string, t *refreshToken) bool { return t.user == user })
 }
 
 // audience returns the "aud" of tokens for the requested resources; nil = the client.
