@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -38,7 +39,7 @@ func fetch(client *http.Client, r *http.Request) ([]byte, error) {
 	r.Header.Set("User-Agent", "mcp-gateway")
 	response, err := client.Do(r)
 	if err != nil {
-		return nil, shortError(err)
+		return nil, fmt.Errorf("%s: %w", r.URL.Redacted(), shortError(err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -55,10 +56,18 @@ func fetch(client *http.Client, r *http.Request) ([]byte, error) {
 	return text, nil
 }
 
-// shortError returns a text for a failed request that says in plain words that the time is over.
+// shortError returns the reason why a request has failed, without the URL. It says in plain words
+// that the time is over, and contains no local port: the port differs for each connection, and
+// logFailure compares the texts.
 func shortError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no complete response within %v", fetchTimeout)
+	}
+	if u, is := errors.AsType[*url.Error](err); is {
+		err = u.Err
+	}
+	if op, is := errors.AsType[*net.OpError](err); is && op.Source != nil {
+		return fmt.Errorf("%s %s %v: %w", op.Op, op.Net, op.Addr, op.Err)
 	}
 	return err
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -236,5 +238,37 @@ func TestKeysLimit(t *testing.T) {
 		strings.Repeat(","+key, 200) + `]}`))
 	if err != nil || len(keys) != maxKeys {
 		t.Errorf("%d keys, %v", len(keys), err)
+	}
+}
+
+// A server that ends each connection causes the same failure each time, which is logged once in ten
+// minutes. The text has the URL, and not the local port.
+func TestFailureHasTheSameTextOnEachConnection(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = conn.(*net.TCPConn).SetLinger(0) // a reset
+		conn.Close()
+	}))
+	defer server.Close()
+	log, logger := mcptest.NewLog()
+	p := newProvider(t.Context(), &Options{Issuer: server.URL, Log: logger})
+	var texts []string
+	for range 2 {
+		_, err := get(t.Context(), p.client, server.URL+"/keys")
+		texts = append(texts, err.Error())
+		p.logFailure(err)
+		p.mu.Lock()
+		p.logged = p.logged.Add(-newFailureLogInterval)
+		p.mu.Unlock()
+	}
+	if texts[0] != texts[1] || !strings.HasPrefix(texts[0], server.URL+"/keys: read tcp ") {
+		t.Errorf("%q", texts)
+	}
+	if lines := log.Lines("reset by peer"); len(lines) != 1 {
+		t.Errorf("%q", lines)
 	}
 }
