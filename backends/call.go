@@ -158,7 +158,7 @@ func (q *queuedCall) loginQuestion(why *oauthclient.LoginError, err error) error
 		return err
 	}
 	// Somebody may have logged in before the page existed. Missing scopes are different: the
-	// backend as a whole then needs no login. A call that has waited for a login waits again, so
+	// backend as a whole then needs no login. A call with the consent does not end its wait, so
 	// that it is not sent without end to a server that refuses every login.
 	if len(why.Scopes) == 0 && q.request.Consents&contract.LoggedIn == 0 &&
 		b.login.needed() == nil {

@@ -63,14 +63,15 @@ func (q question) isAccepted() bool { return q.c.consents.given&q.Asks != 0 }
 
 // awaitAgain continues with a call whose user has consented before, and which is asked about again:
 // it waits until the user has finished on the page. It ends the call if the user was asked to open
-// another page, which has expired.
+// another page: this page has expired, or the login at it did not suffice.
 func (q question) awaitAgain() {
 	c := q.c
 	switch {
 	case q.Done == nil:
 		c.failWith(q.QuestionError)
 	case q.URL != c.consents.page:
-		q.refuse(confirmationUnanswered, "the page that the user agreed to open has expired")
+		q.refuse(confirmationUnanswered, "the page that the user agreed to open has expired, "+
+			"or the server has refused the login")
 	default:
 		c.goLater(q.send)
 	}

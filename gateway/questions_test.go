@@ -261,13 +261,14 @@ func TestQuestion_StatelessDoesNotFinishPage(t *testing.T) {
 }
 
 // A call that waits for a page ends when the page expires, with the link of another page. It did
-// not run. Nobody is asked to open that page, so that the call does not wait for it.
+// not run. Nobody is asked to open that page, so that the call does not wait for it. Package
+// gateway cannot distinguish this from a login that the server refuses.
 func TestQuestion_PageThatExpiresEndsTheCall(t *testing.T) {
 	check := func(t *testing.T, client *mcptest.Peer) {
 		t.Helper()
 		if m := client.NextMessage(); !m.IsToolError() || !strings.Contains(string(m.Raw()),
-			"there is no answer: the page that the user agreed to open has expired; "+
-				"or open https://gateway.example/login?x=2 in a browser") {
+			"there is no answer: the page that the user agreed to open has expired, or the server "+
+				"has refused the login; or open https://gateway.example/login?x=2 in a browser") {
 			t.Errorf("got %s", m.Raw())
 		}
 	}
