@@ -163,7 +163,7 @@ func printStatus(o *oneShot) error {
 	return nil
 }
 
-// checkHint returns advice for backends of which some do not work: "" = the rows contain it.
+// checkHint returns advice for the backends that do not work; "" = their rows contain the advice.
 func checkHint(all []backends.Status) (hint string) {
 	for _, s := range all {
 		switch {

@@ -159,6 +159,8 @@ func findPrincipal(cfg *config.Config, name string) (*principal.Principal, error
 		hint = "the names are: " + reload.NameList(names)
 	case unnamed:
 		hint = "give the token a name: auth.tokens: [{name: NAME, token: ...}]"
+	case cfg.Auth.OAuth.Issuer != "":
+		hint = "a user of auth.oauth is named oauth:SUBJECT"
 	}
 	return nil, usageError{fmt.Errorf("no client is named %q", name), hint}
 }

@@ -71,4 +71,10 @@ func TestPrincipalFlagFindsTheClient(t *testing.T) {
 	if u, is := errors.AsType[usageError](err); !is || u.hint != "the names are: bob" {
 		t.Errorf("%#v", err)
 	}
+	cfg.Auth.Tokens = nil
+	_, err = findPrincipal(cfg, "ann:1")
+	if u, is := errors.AsType[usageError](err); !is ||
+		u.hint != "a user of auth.oauth is named oauth:SUBJECT" {
+		t.Errorf("%#v", err)
+	}
 }
