@@ -233,7 +233,8 @@ func (c *checker) authorizationServer(cfg *Config) {
 	}
 }
 
-// scope reports whether a value is not a scope, after it has failed.
+// scope adds an error if a value is not a scope, unless there is one for the key already. It
+// reports whether it has added one.
 func (c *checker) scope(scope, at string) (failed bool) {
 	if scopeToken().MatchString(scope) || c.reported[at] {
 		return false

@@ -319,8 +319,8 @@ func (r *fileParser) newExpander(path string) expand.Expander {
 	return x
 }
 
-// isBackendOff reports whether a backend is disabled without a variable, so that its files are not
-// needed.
+// isBackendOff reports whether enabled is false as written, without a variable: then the files of
+// the backend are not read.
 func (r *fileParser) isBackendOff(pairs []pair) bool {
 	return slices.ContainsFunc(pairs, func(p pair) bool {
 		return p.key == "enabled" && strings.EqualFold(node.Deref(p.value).Value, "false")

@@ -12,7 +12,6 @@ import (
 // end of the user.
 func Terminal(t testing.TB) (tty, person *os.File) {
 	t.Helper()
-	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
