@@ -192,8 +192,8 @@ func (n *publication) isSame(other *publication, a *audience) bool {
 	if a == nil || a.principal == "" {
 		return true
 	}
-	for i := range n.listings { // the tables are the same
-		x, y := n.listings[i].of(a.principal), other.listings[i].of(a.principal)
+	for i := range n.perPrincipal { // the tables are the same
+		x, y := n.perPrincipal[i].of(a.principal), other.perPrincipal[i].of(a.principal)
 		if x.b != y.b || x.changes != y.changes {
 			return false
 		}
