@@ -74,6 +74,7 @@ func (s *Set) CloseSession(id string) {
 	}
 	for b := range s.current().withName("") {
 		b.endSession(id)
+		b.instances.sessionEnded(closing.principal.Key())
 		if closing.level != "" {
 			b.shared.sendLevel(nil)
 		}

@@ -37,10 +37,10 @@ type instances struct {
 	neededSince atomic.Pointer[time.Time]
 
 	// Of an instance:
-	owner   *principal.Principal // nil = b is no instance
-	of      *Backend             // the backend that was in the table then
-	changes atomic.Int64         // see publisher.publishInstance
-	usedAt  time.Time            // the principal has had a session then; startup.mu is held
+	owner   *principal.Principal      // nil = b is no instance
+	of      *Backend                  // the backend that was in the table then
+	changes atomic.Int64              // see publisher.publishInstance
+	usedAt  atomic.Pointer[time.Time] // when the principal was last known to have a session
 
 	// Of the backend in the table:
 	byKey atomic.Pointer[map[string]*Backend] // by principal; replaced with startup.mu held
@@ -51,8 +51,9 @@ func newInstance(of *Backend, p *principal.Principal) *Backend {
 	b := &Backend{set: of.set, cfg: of.cfg, log: of.log.With(p.LogAttrs()...),
 		limiter: of.limiter, receiveQuota: of.receiveQuota, filters: of.filters}
 	now := time.Now()
-	b.instances.owner, b.instances.of, b.instances.usedAt = p, of, now
+	b.instances.owner, b.instances.of = p, of
 	b.instances.neededSince.Store(&now)
+	b.instances.usedAt.Store(&now)
 	b.init(of.known.detection, of.lists.pins.inForce.Load().mode)
 	return b
 }
@@ -66,6 +67,14 @@ func (in *instances) serves(key string) bool { return !in.enabled() || in.owner.
 // isUnused reports whether only the instances of b were used so far.
 func (in *instances) isUnused() bool {
 	return in.enabled() && in.neededSince.Load() == nil
+}
+
+// sessionEnded notes that a session of the principal with a key has just ended.
+func (in *instances) sessionEnded(key string) {
+	if in.owner != nil && in.owner.Key() == key {
+		now := time.Now()
+		in.usedAt.Store(&now)
+	}
 }
 
 // isAwaited reports whether lists are not sent without b, because it was needed for the first time
@@ -172,14 +181,15 @@ func (in *instances) removeIdleLocked(idle time.Duration, limit int) (removed []
 	next := maps.Clone(in.all())
 	for key, one := range next {
 		if open[key] {
-			one.instances.usedAt = now
+			one.instances.usedAt.Store(&now)
 		}
 	}
 	for len(removed) < limit {
 		oldest := ""
 		for key, one := range next {
-			if !open[key] && now.Sub(one.instances.usedAt) >= idle && (oldest == "" ||
-				one.instances.usedAt.Before(next[oldest].instances.usedAt)) {
+			used := one.instances.usedAt.Load()
+			if !open[key] && now.Sub(*used) >= idle &&
+				(oldest == "" || used.Before(*next[oldest].instances.usedAt.Load())) {
 				oldest = key
 			}
 		}

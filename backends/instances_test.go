@@ -192,9 +192,12 @@ func TestInstances_IdleOnesEnd(t *testing.T) {
 			c := h.toolCall("own", "a2", "t")
 			serve(t, p, "t")
 			c.wantResult(t)
+			time.Sleep(4 * time.Minute) // so that the end is between two checks
 			h.CloseSession("a2")
 			time.Sleep(9 * time.Minute)
-			p.WantNothing()
+			if p.WantNothing(); p.Disconnected() {
+				t.Error("the connection has ended too early")
+			}
 			time.Sleep(7 * time.Minute)
 			wantDisconnected(t, p)
 			if n := len(h.dialTimes("own")); n != 1 {
