@@ -92,6 +92,9 @@ func (d *description) gateway(c *Config) {
 	d.add("accepts the tokens", strings.Join(tokens, ", "))
 	d.add("accepts access tokens of", c.Auth.OAuth.Issuer)
 	d.add("accepts access tokens for", c.Auth.OAuth.Audience)
+	if c.Auth.OAuth.AllowPrivate {
+		d.add("may ask the authorization server at", "private addresses of other hosts")
+	}
 	d.add("asks the authorization server about tokens as the client",
 		c.Auth.OAuth.Introspection.ClientID)
 	d.add("accepts web pages of", strings.Join(c.Origins, ", "))

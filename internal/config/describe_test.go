@@ -60,6 +60,10 @@ reads the certificate: ${T:-/c}
 reads the key: ${K:-/k}
 records payloads of calls: all
 listens on: ${L:-0.0.0.0:1}`,
+		`auth: {oauth: {issuer: "https://i.example", audience: "${A}", allow_private: true}}`: `
+accepts access tokens of: https://i.example
+accepts access tokens for: ${A}
+may ask the authorization server at: private addresses of other hosts`,
 	} {
 		if got := describe(t, text); got != strings.TrimSpace(want) {
 			t.Errorf("%s\n%s\nwant\n%s", text, got, strings.TrimSpace(want))
