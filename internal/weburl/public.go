@@ -8,8 +8,8 @@ import (
 // notPublic are the reserved ranges of addresses for which package netip has no method.
 var notPublic = parsePrefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24",
 	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-	"64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
-	"fec0::/10")
+	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32",
+	"2002::/16", "3fff::/20", "5f00::/16", "fec0::/10")
 
 func parsePrefixes(texts ...string) (all []netip.Prefix) {
 	for _, text := range texts {
