@@ -66,22 +66,32 @@ func (l *backendLogin) owner() *principal.Principal {
 	return in.owner
 }
 
-// loginCommand returns the command with which a principal logs in to a backend. A name with
-// characters that a shell may interpret is not a part of it: it may be chosen by the user.
+// loginCommand returns the command with which a principal logs in to a backend.
 func loginCommand(backend string, p *principal.Principal) string {
-	command, name := "gateway login "+backend, p.ExactName()
-	switch {
-	case p.Key() == "":
-		return command
-	case name == "":
+	if p.Key() != "" && p.ExactName() == "" {
 		return "open the page of the gateway that a client is asked to open"
+	}
+	return "gateway login " + backend + principalFlag(p)
+}
+
+// approveCommand returns the command that approves the tools of a backend for a principal.
+func approveCommand(backend string, p *principal.Principal) string {
+	return "gateway approve " + backend + principalFlag(p)
+}
+
+// principalFlag returns the flag that names a principal; "" if it has no exact name. A name with
+// characters that a shell may interpret is not a part of it: the user may have chosen it.
+func principalFlag(p *principal.Principal) string {
+	switch name := p.ExactName(); {
+	case name == "":
+		return ""
 	case strings.ContainsFunc(name, func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
 			!strings.ContainsRune("._@:-", r)
 	}):
-		return command + " --principal with the name of the client"
+		return " --principal with the name of the client"
 	default:
-		return command + " --principal " + name
+		return " --principal " + name
 	}
 }
 

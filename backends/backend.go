@@ -113,7 +113,8 @@ func (b *Backend) init(d *detection, pin config.Pin) {
 	b.outputLog = loglimit.New(b.log)
 	b.shared = newBackendConn(b, "")
 	b.lists = newLists(name, b.filters,
-		newToolPins(name, pin, s.publisher.approved.lock.Load()), &s.sessions, b.shared.wake)
+		newToolPins(name, approveCommand(name, b.instances.owner), pin,
+			s.publisher.approved.lock.Load()), &s.sessions, b.shared.wake)
 	b.reader = &listReader{b: b}
 	b.known = newKnownCatalog(b, d)
 	b.login = newBackendLogin(b)
@@ -240,7 +241,7 @@ func (b *Backend) logDeviations() {
 	if len(tools) == 0 {
 		return
 	}
-	log, hint := b.outputLog, "gateway approve "+b.cfg.Name+" shows and accepts changes"
+	log, hint := b.outputLog, b.lists.pins.command+" shows and accepts changes"
 	if _, known := s.approved(b.cfg.Name); !known {
 		log.Warn("tools hidden: none of them is approved", "tool", firstNames(tools),
 			"records", len(tools), "text", hint)

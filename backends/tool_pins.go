@@ -20,6 +20,7 @@ import (
 // guards the fields except inForce, which only the methods called Locked replace.
 type toolPins struct {
 	backend string
+	command string // that approves the tools
 	inForce atomic.Pointer[pinState]
 	digests map[string]toolDigest // by tool; nil = not computed
 	logged  map[loggedDeviation]bool
@@ -53,8 +54,8 @@ type loggedDeviation struct {
 	digest pins.DefinitionDigest
 }
 
-func newToolPins(backend string, mode config.Pin, lock *pins.Lock) *toolPins {
-	p := &toolPins{backend: backend}
+func newToolPins(backend, command string, mode config.Pin, lock *pins.Lock) *toolPins {
+	p := &toolPins{backend: backend, command: command}
 	p.inForce.Store(&pinState{mode: mode, lock: lock})
 	return p
 }
@@ -147,16 +148,15 @@ func (p *toolPins) notApproved(s *pinState, tool string, d deviation) error {
 	switch {
 	case s.lock != nil && s.lock.Problem != nil:
 		return &contract.NotApprovedError{Reason: "its tools are hidden, because the lock file " +
-			"is unusable: correct the file, then run gateway approve " + p.backend}
+			"is unusable: correct the file, then run " + p.command}
 	case d.isNew:
 		return &contract.NotApprovedError{Reason: fmt.Sprintf(
-			"the tool %s is new and not approved: run gateway approve %s",
-			text.Truncate(tool, shownToolName), p.backend)}
+			"the tool %s is new and not approved: run %s",
+			text.Truncate(tool, shownToolName), p.command)}
 	}
 	return &contract.NotApprovedError{Reason: fmt.Sprintf(
 		"the definition of the tool %s has changed since its approval (%s): "+
-			"run gateway approve %s", text.Truncate(tool, shownToolName), fieldList(d.fields),
-		p.backend)}
+			"run %s", text.Truncate(tool, shownToolName), fieldList(d.fields), p.command)}
 }
 
 // shownToolName bounds the name of a tool in an error, in bytes.

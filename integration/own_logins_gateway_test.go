@@ -31,14 +31,14 @@ type ownLogins struct {
 	url      string
 }
 
-func newOwnLogins(t *testing.T, revision string, sessions bool) *ownLogins {
+func newOwnLogins(t *testing.T, revision, pin string, sessions bool) *ownLogins {
 	t.Helper()
 	o := &ownLogins{revision: revision, tokens: map[string]string{
 		"alice": secret(t, "token of alice"), "bob": secret(t, "token of bob")}}
 	o.protected = newProtected(t, oidctest.Options{}, oidctest.ServerOptions{Sessions: sessions,
 		UserTools: map[string][]string{"ann": {"anns", "common"}, "ben": {"bens", "common"}}})
 	b := o.backend("notes")
-	b.OAuth["per"] = "principal"
+	b.OAuth["per"], b.Tools = "principal", map[string]any{"pin": pin}
 	var tokens []any
 	for _, name := range []string{"alice", "bob"} {
 		tokens = append(tokens, map[string]any{"name": name, "token": o.tokens[name]})
@@ -140,6 +140,36 @@ func (o *ownLogins) logInBob() {
 	o.run("login", "notes", "--principal", "bob").expect(o.t, 0, "logged in", "offers 2 tools")
 }
 
+// The tools that only some clients have are approved with the logins of these clients. The approval
+// of one does not end that of another one.
+func TestOwnLogins_ApproveTools(t *testing.T) {
+	t.Parallel()
+	o := newOwnLogins(t, legacyRevision, "block", false)
+	o.provider.SetUser("ann")
+	o.run("login", "notes", "--principal", "alice").expect(t, 0, "logged in")
+	o.provider.SetUser("ben")
+	o.run("login", "notes", "--principal", "bob").expect(t, 0, "logged in")
+	alice, bob := o.connect("alice"), o.connect("bob")
+	if got := o.call(alice, "anns"); !strings.Contains(got,
+		"run gateway approve notes --principal alice") {
+		t.Errorf("a call of a hidden tool: %s", got)
+	}
+	o.run("approve", "demo", "--yes", "--principal", "alice").expect(t, 2, "leave --principal out")
+	o.run("approve", "notes", "--yes", "--principal", "alice").expect(t, 0, "anns", "common")
+	o.awaitTools(alice, "anns", "common")
+	o.awaitTools(bob, "common")
+	if got, want := o.call(bob, "anns"), o.call(bob, "unknown"); strings.ReplaceAll(got, "anns",
+		"unknown") != want {
+		t.Errorf("an approved tool of the other client: %s\nan unknown one: %s", got, want)
+	}
+	o.run("approve", "notes", "--yes", "--principal", "bob").expect(t, 0, "bens")
+	o.awaitTools(alice, "anns", "common")
+	o.awaitTools(bob, "bens", "common")
+	for _, name := range []string{"alice", "bob"} {
+		o.run("approve", "notes", "--principal", name).expect(t, 0, "nothing to approve")
+	}
+}
+
 // Two clients log in to one server as different users, one at the page of its own call and one by
 // the command. Each has its own tools and its own account; the end of one login does not affect the
 // other one, and a restart of the gateway keeps both.
@@ -149,7 +179,7 @@ func TestOwnLogins_OfTwoClients(t *testing.T) {
 		for _, sessions := range []bool{false, true} {
 			t.Run(fmt.Sprint(revision, ", server with sessions: ", sessions), func(t *testing.T) {
 				t.Parallel()
-				testOwnLogins(t, newOwnLogins(t, revision, sessions))
+				testOwnLogins(t, newOwnLogins(t, revision, "warn", sessions))
 			})
 		}
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 func approveCommand(c *cli) *cobra.Command {
-	yes := false
+	yes, principalName := false, ""
 	var timeout startTimeout
 	cmd := &cobra.Command{
 		Use:   "approve [BACKEND]",
@@ -33,6 +33,10 @@ Without a terminal and without --yes, approve only shows the changes. The exit c
 there are changes that are not approved, or if a backend has failed; the approvals of a
 backend that has failed stay as they are. Backends with tools.pin: off are left out.
 
+With oauth.per: principal, each client may have other tools. approve compares those of the
+login of the gateway, or with --principal those of a client. Tools that are not listed for
+it stay approved.
+
     gateway approve            # all backends
     gateway approve docs --yes # approve all changes of the backend docs`,
 		Args: cobra.MaximumNArgs(1),
@@ -41,18 +45,21 @@ backend that has failed stay as they are. Backends with tools.pin: off are left 
 			if len(args) > 0 {
 				only = args[0]
 			}
-			return approve(cmd.Context(), c, timeout, only, yes)
+			return approve(cmd.Context(), c, timeout, only, principalName, yes)
 		},
 	}
 	timeout.addFlag(cmd)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "approve all changes without a question")
+	addPrincipalFlag(cmd, &principalName)
 	return cmd
 }
 
 // approve runs the command approve.
-func approve(ctx context.Context, c *cli, timeout startTimeout, only string, yes bool) error {
-	o, err := openOneShotMode(ctx, c, timeout,
-		runMode{noRestart: true, ignoreCache: true, ignoreLock: true})
+func approve(
+	ctx context.Context, c *cli, timeout startTimeout, only, principalName string, yes bool,
+) error {
+	o, err := openOneShotMode(ctx, c, timeout, runMode{noRestart: true, ignoreCache: true,
+		ignoreLock: true, loginAs: principalName})
 	if err != nil {
 		return err
 	}
@@ -60,6 +67,10 @@ func approve(ctx context.Context, c *cli, timeout startTimeout, only string, yes
 		r := toolReview{oneShot: o, path: pins.PathOf(o.Source), only: only}
 		if err := r.prepare(); err != nil {
 			return err
+		}
+		if principalName != "" && !slices.ContainsFunc(r.targets,
+			func(name string) bool { return r.perPrincipal[name] }) {
+			return errNoOwnLogins
 		}
 		printSource(o.err, o.Source)
 		for _, w := range o.Warnings {
@@ -72,6 +83,9 @@ func approve(ctx context.Context, c *cli, timeout startTimeout, only string, yes
 	})
 }
 
+var errNoOwnLogins = usageError{errors.New("none of the backends has a login for each client"),
+	"leave --principal out, or set oauth.per: principal"}
+
 // A toolReview compares the tools of backends with the lock file. The lock file has no effect on
 // the backends of the review, so that the names are those after an approval.
 type toolReview struct {
@@ -80,7 +94,9 @@ type toolReview struct {
 	only    string // backend, "" = all
 	lock    *pins.Lock
 	targets []string // backends to compare
-	changes []toolChanges
+	// backends with oauth.per: principal, whose tools may be those of some clients only
+	perPrincipal map[string]bool
+	changes      []toolChanges
 }
 
 // A toolChanges contains the differences between the tools of a backend and the lock file.
@@ -117,6 +133,20 @@ func (c *toolChanges) isEmpty(l *pins.Lock) bool {
 	return owned == len(c.names)
 }
 
+// keepUnlisted keeps the approvals of tools that are not listed, and the names of the backend.
+func (c *toolChanges) keepUnlisted(l *pins.Lock) {
+	for name, tool := range c.was {
+		if c.is[name] == nil {
+			c.is[name] = tool
+		}
+	}
+	for name, owner := range l.Names {
+		if owner == c.backend {
+			c.names = append(c.names, name)
+		}
+	}
+}
+
 // prepare reads the lock file, and determines the backends to compare.
 func (r *toolReview) prepare() (err error) {
 	if r.path == "" {
@@ -129,7 +159,9 @@ func (r *toolReview) prepare() (err error) {
 		return err
 	}
 	isOff := false
+	r.perPrincipal = make(map[string]bool)
 	for _, b := range r.Config.Backends {
+		r.perPrincipal[b.Name] = b.OAuth.Per == config.PerPrincipal
 		if !b.Enabled || r.only != "" && b.Name != r.only {
 			continue
 		}
@@ -213,9 +245,12 @@ func (r *toolReview) compare() {
 		var hadEntry bool
 		c.was, hadEntry = r.lock.Backends[name]
 		c.isNew = !hadEntry
+		if r.perPrincipal[name] {
+			c.keepUnlisted(r.lock)
+		}
 		for _, exposed := range exposedNames(r.backends.View().Snapshot, name) {
 			owner := r.lock.Names[exposed]
-			if owner != name && failed[owner] {
+			if owner != name && failed[owner] || slices.Contains(c.names, exposed) {
 				continue
 			}
 			c.names = append(c.names, exposed)
