@@ -91,8 +91,8 @@ type Options struct {
 	// authentication; nil = the gateway
 	LoginAs *principal.Principal
 	// LoginPage returns the URL of a page at which the user of a session can log in to a backend,
-	// and a channel that is closed when the login is completed. It does not block. nil = there are
-	// no such pages.
+	// and the channel for Done of [contract.QuestionError]. It does not block. nil = there are no
+	// such pages.
 	LoginPage func(backend, session string, p *principal.Principal,
 		login *oauthclient.Authorization) (url string, done <-chan struct{}, err error)
 	// CompleteLogin ends the pages of a login that was completed elsewhere. It does not block. nil

@@ -164,7 +164,8 @@ type QuestionError struct {
 	// Done is closed when the user has finished on the page, or when the page has expired: the call
 	// is sent again after that. nil = the consent suffices. If a call with the consent gets the
 	// error, the gateway does not ask again: it waits for Done if the user was asked to open the
-	// page at URL, and ends the call otherwise.
+	// page at URL, and ends the call otherwise. If there are too many pages, Done may stay open, so
+	// the wait needs a timeout.
 	Done <-chan struct{}
 }
 

@@ -26,7 +26,8 @@ const (
 )
 
 const (
-	// maxPages bounds the pages that are open at one time. Beyond it, the oldest page is closed.
+	// maxPages bounds the pages that are open at one time. Beyond it, the oldest page is closed,
+	// and nothing of it is kept.
 	maxPages = 1000
 	// pageTTL is the time for which a page is open.
 	pageTTL = 10 * time.Minute
@@ -75,7 +76,7 @@ type startPage struct {
 	LoginRequest
 	id     string
 	expiry *time.Timer
-	done   chan struct{} // closed when the login is completed, or the page expires
+	done   chan struct{} // see Open
 
 	// Guarded by StartPages.mu: the login in progress, and the cookie of its browser; nil and "" =
 	// none.
@@ -93,7 +94,8 @@ func NewStartPages(base func(port int) (string, error), mask func(string) string
 
 // Open returns the URL of the start page for a target, and a channel that is closed when the login
 // is completed, or when the page expires. If the same client was asked for the same login before,
-// the page is the same until then.
+// the page is the same until then. If maxPages other pages are opened, the channel may stay open,
+// so the caller needs a timeout.
 func (p *StartPages) Open(t LoginRequest) (address string, done <-chan struct{}, err error) {
 	base, err := p.base(t.RedirectPort)
 	if err != nil {
@@ -107,6 +109,8 @@ func (p *StartPages) Open(t LoginRequest) (address string, done <-chan struct{},
 		}
 	}
 	if len(p.open) >= maxPages {
+		// The channel stays open, because the login may be completed at another page.
+		p.open[0].expiry.Stop()
 		p.closeLocked(p.open[0])
 	}
 	one := &startPage{LoginRequest: t, id: rand.Text(), done: make(chan struct{})}
@@ -144,8 +148,7 @@ func (p *StartPages) expire(one *startPage) {
 	close(one.done)
 }
 
-// closeLocked closes a page, if it is open. What waits for it waits until it expires, because the
-// login may be completed at another page.
+// closeLocked closes a page, if it is open, but not its channel.
 func (p *StartPages) closeLocked(one *startPage) {
 	for i, other := range p.open {
 		if other == one {
