@@ -239,7 +239,7 @@ func TestInstances_PinOfOneThatIsOpenedDuringAReload(t *testing.T) {
 	withHarness(t, backends.Options{Backends: ownLogins("own")},
 		func(t *testing.T, h *harness) {
 			modes := []config.Pin{config.PinOff, config.PinBlock}
-			for i := range 100 {
+			for i := range 40 {
 				next := ownLogins("own")
 				next[0].Tools.Pin = modes[i%2]
 				applied := h.startApply(change(next...))

@@ -139,7 +139,8 @@ func (c *leakClient) useOwn(names *leakNames) {
 
 // Two principals and two profiles, and a backend with oauth.per: principal: no method, with any
 // spelling of a name that only another principal has, reveals more than that the name is unknown,
-// and nothing reaches a backend. The connections are ready, or that of one of the two is starting.
+// and nothing reaches a backend. The connections are ready, or that of one of the two is starting:
+// with a legacy backend and one profile, because that makes no other difference.
 func TestOwnLogins_NothingLeaks(t *testing.T) {
 	legacy, modern := gateway.MethodNames()
 	for _, generation := range []string{"legacy", "modern"} {
@@ -148,6 +149,9 @@ func TestOwnLogins_NothingLeaks(t *testing.T) {
 				methods := legacy
 				if isModern {
 					methods = modern
+				}
+				if stalled != "" && generation == "modern" {
+					continue
 				}
 				t.Run(fmt.Sprint(generation, " backend, modern client: ", isModern, ", not ready: ",
 					stalled), func(t *testing.T) {
@@ -192,6 +196,9 @@ func checkOwnLeaks(t *testing.T, w *leakWorld, methods []string, modern bool, st
 	}
 	time.Sleep(time.Second)
 	w.takeRequests()
+	if stalled != "" {
+		probes = probes[:1]
+	}
 	for _, c := range probes {
 		c.TakeAll()
 		for _, method := range methods {
