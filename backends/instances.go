@@ -111,7 +111,7 @@ func (in *instances) andSelf() iter.Seq[*Backend] {
 	}
 }
 
-// useSelf starts b for clients without authentication.
+// useSelf starts b for clients without authentication, whose lists wait for it from now on.
 func (in *instances) useSelf() {
 	now := time.Now()
 	if in.neededSince.Load() != nil || !in.neededSince.CompareAndSwap(nil, &now) {
@@ -121,6 +121,7 @@ func (in *instances) useSelf() {
 	if in.b.set.startup.launched() {
 		in.b.lifetime.goWorker(in.endWait)
 	}
+	in.b.publish()
 }
 
 // keepUse starts b, like any other changed backend, before it replaces the backend old: if clients

@@ -272,3 +272,25 @@ func checkOwnRecords(t *testing.T, o *ownLogins) {
 		t.Errorf("records: %v", number)
 	}
 }
+
+// The commands use the login of the gateway itself, also if the file has no other backend, and say
+// whose login it is.
+func TestOwnLogins_CommandsUseTheLoginOfTheGateway(t *testing.T) {
+	t.Parallel()
+	p := newProtected(t, oidctest.Options{}, oidctest.ServerOptions{})
+	b := p.backend("notes")
+	b.OAuth["per"] = "principal"
+	s := newSetup(t, map[string]any{"auth": map[string]any{"tokens": []any{
+		map[string]any{"name": "alice", "token": secret(t, "token of alice")}}}}, b)
+	s.run("check").expect(t, 1, "needs login", "gateway login notes")
+	others := "each client has a login of its own: gateway login notes --principal NAME"
+	s.run("login", "notes").expect(t, 0, "Log in to notes for the gateway itself at",
+		"notes: logged in for the gateway itself", "notes offers 2 tools", others)
+	s.run("check").expect(t, 0, "ok")
+	s.run("tools").expect(t, 0, "read", "write")
+	s.run("login", "notes", "--principal", "alice").expect(t, 0, "notes: logged in for alice")
+	s.run("logout", "notes", "--principal", "alice").expect(t, 0, "login for alice revoked")
+	s.run("logout", "notes").expect(t, 0, "login for the gateway itself revoked", "--principal NAME")
+	s.run("logout", "notes").expect(t, 1, "nobody is logged in for the gateway itself",
+		"gateway logout notes --principal NAME")
+}

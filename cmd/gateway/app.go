@@ -124,10 +124,12 @@ func (c *cli) open(
 		a.closers = append(a.closers, a.pages.close)
 		loginPage, completeLogin = a.pages.openPage, a.pages.complete
 	}
-	loginAs, err := findPrincipal(cfg, m.loginAs)
-	if err != nil {
-		a.close()
-		return nil, err
+	var loginAs *principal.Principal
+	if slices.ContainsFunc(cfg.Backends, hasLoginsOfClients) {
+		if loginAs, err = findPrincipal(cfg, m.loginAs); err != nil {
+			a.close()
+			return nil, err
+		}
 	}
 	var lock *pins.Lock
 	all := cfg.Backends

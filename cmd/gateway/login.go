@@ -126,6 +126,39 @@ func openForLogin(
 	return a, auth, nil
 }
 
+// hasLoginsOfClients reports whether each client has a login of its own at a backend.
+func hasLoginsOfClients(b config.Backend) bool { return b.OAuth.Per == config.PerPrincipal }
+
+// whoseLogin returns how a text names the login of a principal at a backend; "" = all clients use
+// the login.
+func whoseLogin(b config.Backend, principalName string) string {
+	switch {
+	case principalName != "":
+		return principalName
+	case hasLoginsOfClients(b):
+		return "the gateway itself"
+	}
+	return ""
+}
+
+// forWhom returns " for " and the owner of a login; "" = all clients use the login.
+func forWhom(owner string) string {
+	if owner == "" {
+		return ""
+	}
+	return " for " + owner
+}
+
+// adviseOthers returns advice about the logins of clients, if the gateway itself has logged in or
+// out at a backend at which each client has a login of its own; "" = none.
+func adviseOthers(b config.Backend, principalName, command string) string {
+	if principalName != "" || !hasLoginsOfClients(b) {
+		return ""
+	}
+	return fmt.Sprintf("each client has a login of its own: gateway %s %s --principal NAME",
+		command, b.Name)
+}
+
 // findPrincipal returns the principal with this name: the name of a token, or oauth: or
 // oauth-client: and the id of a subject. It returns nil for the name "". The number that a token
 // without a name has in logs is no name, because a reload changes the numbers.
@@ -202,25 +235,30 @@ func login(
 		if err := o.startBackends(ctx); err != nil {
 			return err
 		}
+		w := &loginWait{oneShot: o, name: name, auth: auth,
+			owner: whoseLogin(a.Config.Backends[0], principalName)}
 		status := o.backends.Status()[0]
 		if isHealthy(status) && !auth.WantsLogin() {
-			fmt.Fprintf(o.out, "%s: already logged in; %s ends the login\n", name,
-				strings.Replace(auth.Command, "login", "logout", 1))
+			fmt.Fprintf(o.out, "%s: already logged in%s; %s ends the login\n", name,
+				forWhom(w.owner), strings.Replace(auth.Command, "login", "logout", 1))
 			printOffer(o, status)
-			return nil
-		}
-		w := &loginWait{oneShot: o, name: name, auth: auth}
-		if err := w.logIn(ctx, noBrowser); err != nil {
+		} else if err := w.logIn(ctx, noBrowser); err != nil {
+			return err
+		} else if err := w.printResult(ctx); err != nil {
 			return err
 		}
-		return w.printResult(ctx)
+		if advice := adviseOthers(a.Config.Backends[0], principalName, "login"); advice != "" {
+			fmt.Fprintf(o.err, "gateway: %s\n", advice)
+		}
+		return nil
 	})
 }
 
 // A loginWait is a login by the command line that is waiting for the browser.
 type loginWait struct {
 	*oneShot
-	name  string
+	name  string // of the backend
+	owner string // see whoseLogin
 	auth  *oauthclient.Authorization
 	login *oauthclient.Login
 	done  chan error // receives the outcome once
@@ -254,13 +292,13 @@ func (w *loginWait) logIn(ctx context.Context, noBrowser bool) error {
 	issuer := escapeControls(w.login.Issuer)
 	switch {
 	case noBrowser:
-		fmt.Fprintf(w.err, "Open this page to log in to %s at %s:\n\n%s\n\n"+
+		fmt.Fprintf(w.err, "Open this page to log in to %s%s at %s:\n\n%s\n\n"+
 			"Then paste the address of the page that the browser cannot open (%s?...):\n",
-			w.name, issuer, w.login.URL, redirect)
+			w.name, forWhom(w.owner), issuer, w.login.URL, redirect)
 		go w.readRedirects(ctx) // ends with the process if the user pastes nothing
 	default:
-		fmt.Fprintf(w.err, "Log in to %s at %s in the browser. If no browser opens, open:\n\n%s\n\n",
-			w.name, issuer, w.login.URL)
+		fmt.Fprintf(w.err, "Log in to %s%s at %s in the browser. If no browser opens, open:\n\n%s\n\n",
+			w.name, forWhom(w.owner), issuer, w.login.URL)
 		if err := loginpage.Open(w.login.URL); err != nil {
 			fmt.Fprintf(w.err, "gateway: no browser was opened: %s\n", err)
 		}
@@ -322,7 +360,7 @@ func (w *loginWait) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	loginpage.Write(rw, http.StatusOK, "You are logged in",
-		"The gateway can now use "+w.name+". You can close this page.")
+		"The gateway can now use "+w.name+forWhom(w.owner)+". You can close this page.")
 }
 
 // finish completes the login, unless the redirect belongs to another login.
@@ -376,7 +414,7 @@ const listTimeout = 2 * time.Second
 
 // printResult waits until the backend is connected and listed, and prints what it offers.
 func (w *loginWait) printResult(ctx context.Context) error {
-	fmt.Fprintf(w.out, "%s: logged in\n", w.name)
+	fmt.Fprintf(w.out, "%s: logged in%s\n", w.name, forWhom(w.owner))
 	limit, healthySince := w.timeout.channel(), time.Now()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -418,20 +456,27 @@ func logout(ctx context.Context, c *cli, name, principalName string) error {
 		return err
 	}
 	defer a.close()
+	b := a.Config.Backends[0]
+	whose, advice := forWhom(whoseLogin(b, principalName)), adviseOthers(b, principalName, "logout")
 	revoked, revokeErr, err := auth.Logout(ctx)
 	switch {
 	case errors.Is(err, oauthclient.ErrNoLogin):
-		return fmt.Errorf("backend %s: %w", name, err)
+		return hintedError{fmt.Errorf("backend %s: %w%s", name, err, whose), advice}
 	case err != nil:
 		return err
 	case revokeErr != nil:
 		return hintedError{
-			fmt.Errorf("the login at %s is deleted here, but was not revoked: %w", name, revokeErr),
+			fmt.Errorf("the login at %s%s is deleted here, but was not revoked: %w", name, whose,
+				revokeErr),
 			"revoke it in your account at the server"}
 	case revoked:
-		fmt.Fprintf(c.out, "%s: login revoked and deleted\n", name)
+		fmt.Fprintf(c.out, "%s: login%s revoked and deleted\n", name, whose)
 	default:
-		fmt.Fprintf(c.out, "%s: login deleted; its authorization server cannot revoke it\n", name)
+		fmt.Fprintf(c.out, "%s: login%s deleted; its authorization server cannot revoke it\n", name,
+			whose)
+	}
+	if advice != "" {
+		fmt.Fprintf(c.err, "gateway: %s\n", advice)
 	}
 	return nil
 }

@@ -189,8 +189,22 @@ func (c *checker) warnings(cfg *Config) (all []string) {
 	}
 	all = append(all, c.expiredTokens(cfg.Auth.Tokens, time.Now())...)
 	all = append(all, c.similarNames(cfg)...)
+	all = append(all, c.loginsOfNobody(cfg)...)
 	if !slices.ContainsFunc(cfg.Backends, func(b Backend) bool { return b.Enabled }) {
 		all = append(all, c.file+": no backend is enabled: there is nothing to serve")
+	}
+	return all
+}
+
+// loginsOfNobody returns warnings about backends at which each client has a login of its own, if
+// clients have no identity.
+func (c *checker) loginsOfNobody(cfg *Config) (all []string) {
+	for i, b := range cfg.Backends {
+		if b.OAuth.Per == PerPrincipal && b.Enabled && !cfg.Auth.RequiresToken() {
+			e := c.errorAt(fmt.Sprintf("backends[%d].oauth.per", i))
+			e.Problem = "auth has no tokens and no oauth: all clients use the login of the gateway itself"
+			all = append(all, e.Error())
+		}
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -118,6 +119,25 @@ func TestSimilarNames_F_CFG_1(t *testing.T) {
 		}
 		got := strings.Join(loaded.Warnings, "\n")
 		warned := strings.Contains(got, "my-docs and my_docs differ in - and _ only")
+		if warned != want || !want && got != "" {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}
+
+func TestLoginsOfClientsWithoutIdentity(t *testing.T) {
+	const backend = "backends: [{name: notes, url: \"https://notes.example/mcp\", oauth: {per: %s}}]"
+	for text, want := range map[string]bool{
+		fmt.Sprintf(backend, "principal"):                                          true,
+		fmt.Sprintf(backend, "gateway"):                                            false,
+		fmt.Sprintf(backend, "principal") + "\nauth: {tokens: [0123456789abcdef]}": false,
+	} {
+		loaded, err := load(source{path: "g.yaml", data: []byte(text)}, Options{Env: lookup(nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(loaded.Warnings, "\n")
+		warned := strings.Contains(got, "g.yaml:1: backends[0].oauth.per: auth has no tokens")
 		if warned != want || !want && got != "" {
 			t.Errorf("%s: %q", text, got)
 		}
