@@ -42,7 +42,7 @@ func TestLogin_ShowsThatItWaits(t *testing.T) {
 	p := newProtected(t, oidctest.Options{}, oidctest.ServerOptions{})
 	s := newSetup(t, nil, p.backend("notes"))
 	l := s.startPasted("notes")
-	l.awaitOutput("waiting for the login in the browser")
+	l.awaitOutput("waiting for the address to be pasted (")
 	if n := p.provider.Counts()[oidctest.AuthorizationEndpoint]; n != 0 {
 		t.Errorf("a browser was opened in spite of --no-browser: %d requests", n)
 	}
@@ -52,6 +52,30 @@ func TestLogin_ShowsThatItWaits(t *testing.T) {
 	}
 	l.paste(redirect)
 	l.end().expect(t, 0, "notes: logged in", "2 tools")
+}
+
+// Without a program that opens the page, login says what to do if the browser is elsewhere.
+func TestLogin_NoBrowserOpens(t *testing.T) {
+	t.Parallel()
+	p := newProtected(t, oidctest.Options{}, oidctest.ServerOptions{})
+	s := newSetup(t, nil, p.backend("notes"))
+	cmd := s.command("login", "notes")
+	cmd.Env = append(cmd.Env, "BROWSER=/nonexistent/browser")
+	l := &pastedLogin{t: t, raw: startRaw(t, cmd)}
+	l.awaitOutput("no browser was opened: no program for it was found; if your browser is on " +
+		"another machine, stop with Ctrl-C and run gateway login notes -c " + s.config +
+		" --no-browser")
+	l.awaitOutput("waiting for the login in the browser (")
+	redirect, err := p.provider.Approve(loginURL.FindString(l.raw.logs()), "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := http.Get(redirect); err != nil {
+		t.Error(err)
+	} else {
+		res.Body.Close()
+	}
+	l.end().expect(t, 0, "notes: logged in")
 }
 
 // Whatever is pasted before the redirect changes nothing: a wrong text, the login page, a redirect
@@ -164,7 +188,8 @@ func TestLogin_Denied(t *testing.T) {
 	p := newProtected(t, oidctest.Options{}, oidctest.ServerOptions{})
 	p.provider.SetDenied(true)
 	s := newSetup(t, nil, p.backend("notes"))
-	s.run("login", "notes").expect(t, 1, "has refused the login", "access_denied")
+	s.run("login", "notes").expect(t, 1, "backend notes: the authorization server", "has refused the login",
+		"access_denied", "hint: run gateway login notes -c "+s.config+" to try again")
 	if n := len(s.loginFiles()); n != 0 {
 		t.Errorf("%d stored logins", n)
 	}
@@ -177,7 +202,7 @@ func TestLogin_OfBackendsThatNeedNone(t *testing.T) {
 	s.run("login", "demo").expect(t, 1, "backend demo needs no login", "only a backend with a url")
 	s.run("login", "token").expect(t, 1, "backend token needs no login", "header Authorization")
 	s.run("login", "dema").expect(t, 2, `there is no backend "dema"`, "did you mean demo?")
-	s.run("login").expect(t, 2)
+	s.run("login").expect(t, 2, "name the backend: gateway login NAME")
 }
 
 // Without a state directory a login would be lost with the command.

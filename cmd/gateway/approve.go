@@ -39,7 +39,7 @@ it stay approved.
 
     gateway approve            # all backends
     gateway approve docs --yes # approve all changes of the backend docs`,
-		Args: cobra.MaximumNArgs(1),
+		Args: optionalArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			only := ""
 			if len(args) > 0 {
@@ -64,7 +64,8 @@ func approve(
 		return err
 	}
 	return o.run(ctx, func(ctx context.Context) error {
-		r := toolReview{oneShot: o, path: pins.PathOf(o.Source), only: only}
+		r := toolReview{oneShot: o, path: pins.PathOf(o.Source), only: only,
+			command: approveCommandLine(&c.source, only, principalName)}
 		if err := r.prepare(); err != nil {
 			return err
 		}
@@ -83,6 +84,20 @@ func approve(
 	})
 }
 
+// approveCommandLine returns the command line that approves what a review with these arguments
+// shows.
+func approveCommandLine(source *configSource, only, principalName string) string {
+	line := "gateway approve"
+	if only != "" {
+		line += " " + shellWord(only)
+	}
+	line += source.flag()
+	if principalName != "" {
+		line += " --principal " + shellWord(principalName)
+	}
+	return line + " --yes"
+}
+
 var errNoOwnLogins = usageError{errors.New("none of the backends has a login for each client"),
 	"leave --principal out, or set oauth.per: principal"}
 
@@ -91,6 +106,7 @@ var errNoOwnLogins = usageError{errors.New("none of the backends has a login for
 type toolReview struct {
 	*oneShot
 	path    string // of the lock file
+	command string // that approves the changes without a question
 	only    string // backend, "" = all
 	lock    *pins.Lock
 	targets []string // backends to compare
@@ -204,7 +220,7 @@ func (r *toolReview) run(ctx context.Context, yes bool) error {
 	default:
 		_ = r.printFailedBackends(r.only)
 		return hintedError{errors.New("there are changes that are not approved"),
-			"gateway approve --yes approves them"}
+			r.command + " approves them"}
 	}
 	_, err := pins.Update(r.path, updateLockPath(r.Config.StateDir), r.approveIn)
 	if err != nil {

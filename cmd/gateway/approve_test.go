@@ -100,7 +100,7 @@ func TestApprove_ShowsAndAcceptsChanges(t *testing.T) {
 		"  + one\n      description:\n        + First.\n      inputSchema:\n        + {\n",
 		"        + Second.\n        + With two lines.\n", "b: 1 new, ")
 	wants(t, stderr, "gateway: there are changes that are not approved\n",
-		"hint: gateway approve --yes approves them\n")
+		"hint: gateway approve -c "+p.file+" --yes approves them\n")
 	if _, err := os.Stat(p.lock); err == nil {
 		t.Error("approved without --yes")
 	}
@@ -124,7 +124,8 @@ func TestApprove_ShowsAndAcceptsChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, _ = p.run(exitFailed, "approve", "a")
+	out, stderr = p.run(exitFailed, "approve", "a")
+	wants(t, stderr, "hint: gateway approve a -c "+p.file+" --yes approves them\n")
 	wants(t, out, "a: 2 new, 1 changed, 1 removed\n", "  - one\n", "  + new\n",
 		"  ~ two\n      description:\n        - With two lines.\n        + With two other\\u200b lines.\n",
 		"  the name three belonged to b\n")
@@ -209,7 +210,7 @@ func TestApprove_Errors(t *testing.T) {
 		"x":     {exitUsage, `no backend is named "x"`},
 		"down":  {exitFailed, "backend down is disabled in the configuration"},
 		"quiet": {exitFailed, "backend quiet has tools.pin: off\nhint: set tools.pin: warn or block"},
-		"a b":   {exitUsage, "accepts at most 1 arg"},
+		"a b":   {exitUsage, "takes one argument, but got 2"},
 	} {
 		_, stderr := p.run(want.code, append([]string{"approve"}, strings.Fields(args)...)...)
 		wants(t, stderr, want.text)

@@ -32,6 +32,15 @@ func (s *configSource) addProfileFlag(cmd *cobra.Command) {
 		"show the client only what the profile `NAME` permits")
 }
 
+// flag returns the flag for the same file as a part of a command line, with a space before it; "" =
+// the command line has no such flag.
+func (s *configSource) flag() string {
+	if s.path == "" {
+		return ""
+	}
+	return " -c " + shellWord(s.path)
+}
+
 // load loads the configuration. If gateway.yaml in the working directory is not approved, it asks
 // the user, or returns an error if stdin or stderr is not a terminal.
 func (s *configSource) load(ctx context.Context) (*config.Loaded, error) {

@@ -36,13 +36,7 @@ if it has one:
     gateway health
     gateway health http://127.0.0.1:7420
     gateway health http://127.0.0.1:7420/readyz`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				err := fmt.Errorf("%s takes one URL", cmd.CommandPath())
-				return usageErrorOf(cmd.CommandPath(), err)
-			}
-			return nil
-		},
+		Args: optionalArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
 			var at string

@@ -87,7 +87,7 @@ func TestHealth_F_CFG_3(t *testing.T) {
 		{[]string{"-c", writeTempConfig(t, "listn: x")}, 2, "listn"},
 		{[]string{"ftp://x"}, 2, "not the URL"},
 		{[]string{"http://"}, 2, "not the URL"},
-		{[]string{plain.URL, plain.URL}, 2, "one URL"},
+		{[]string{plain.URL, plain.URL}, 2, "takes one argument, but got 2"},
 	} {
 		if code, text := health(t, row.args...); code != row.code ||
 			!strings.Contains(text, row.text) {

@@ -44,7 +44,7 @@ the client: the name of its token in auth.tokens, or oauth:SUBJECT for a user of
 
 The login is stored in the keyring of the operating system, or, if there is none, in a file in
 the state directory that only you can read. gateway logout NAME deletes it.`,
-		Args: asUsageErrors(cobra.ExactArgs(1)),
+		Args: oneArg("the backend"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return login(cmd.Context(), c, args[0], principalName, noBrowser, timeout)
 		},
@@ -57,8 +57,14 @@ the state directory that only you can read. gateway logout NAME deletes it.`,
 }
 
 func addPrincipalFlag(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "principal", "",
-		"the client `NAME` whose login it is, with oauth.per: principal")
+	cmd.Flags().Func("principal",
+		"the client `NAME` whose login it is, with oauth.per: principal",
+		func(text string) error {
+			if *name = text; text == "" {
+				return errors.New("it names no client")
+			}
+			return nil
+		})
 }
 
 func logoutCommand(c *cli) *cobra.Command {
@@ -68,7 +74,7 @@ func logoutCommand(c *cli) *cobra.Command {
 		Short: "Revoke and delete the login at a server",
 		Long: `logout revokes the login at the server NAME, if its authorization server supports
 that, and deletes the stored login.`,
-		Args: asUsageErrors(cobra.ExactArgs(1)),
+		Args: oneArg("the backend"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return logout(cmd.Context(), c, args[0], principalName)
 		},
@@ -236,7 +242,8 @@ func login(
 			return err
 		}
 		w := &loginWait{oneShot: o, name: name, auth: auth,
-			owner: whoseLogin(a.Config.Backends[0], principalName)}
+			owner:   whoseLogin(a.Config.Backends[0], principalName),
+			command: auth.Command + c.source.flag()}
 		status := o.backends.Status()[0]
 		if isHealthy(status) && !auth.WantsLogin() {
 			fmt.Fprintf(o.out, "%s: already logged in%s; %s ends the login\n", name,
@@ -257,11 +264,12 @@ func login(
 // A loginWait is a login by the command line that is waiting for the browser.
 type loginWait struct {
 	*oneShot
-	name  string // of the backend
-	owner string // see whoseLogin
-	auth  *oauthclient.Authorization
-	login *oauthclient.Login
-	done  chan error // receives the outcome once
+	name    string // of the backend
+	owner   string // see whoseLogin
+	command string // that begins this login again
+	auth    *oauthclient.Authorization
+	login   *oauthclient.Login
+	done    chan error // receives the outcome once
 }
 
 // logIn begins a login, shows its page, and waits until it is completed or has failed.
@@ -289,21 +297,23 @@ func (w *loginWait) logIn(ctx context.Context, noBrowser bool) error {
 		serving.Wait()
 	}()
 
-	issuer := escapeControls(w.login.Issuer)
+	issuer, waitsFor := escapeControls(w.login.Issuer), "the login in the browser"
 	switch {
 	case noBrowser:
 		fmt.Fprintf(w.err, "Open this page to log in to %s%s at %s:\n\n%s\n\n"+
 			"Then paste the address of the page that the browser cannot open (%s?...):\n",
 			w.name, forWhom(w.owner), issuer, w.login.URL, redirect)
+		waitsFor = "the address to be pasted"
 		go w.readRedirects(ctx) // ends with the process if the user pastes nothing
 	default:
 		fmt.Fprintf(w.err, "Log in to %s%s at %s in the browser. If no browser opens, open:\n\n%s\n\n",
 			w.name, forWhom(w.owner), issuer, w.login.URL)
 		if err := loginpage.Open(w.login.URL); err != nil {
-			fmt.Fprintf(w.err, "gateway: no browser was opened: %s\n", err)
+			fmt.Fprintf(w.err, "gateway: no browser was opened: %s; if your browser is on another "+
+				"machine, stop with Ctrl-C and run %s --no-browser\n", err, w.command)
 		}
 	}
-	return w.await(ctx)
+	return w.await(ctx, waitsFor)
 }
 
 // listen listens at the port of the redirect URI: the configured one, or the one with which the
@@ -326,8 +336,8 @@ func (w *loginWait) listen() (net.Listener, error) {
 	return net.Listen("tcp", "127.0.0.1:0")
 }
 
-// await waits for the outcome, and shows that it waits.
-func (w *loginWait) await(ctx context.Context) error {
+// await waits for the outcome, and shows for what it waits.
+func (w *loginWait) await(ctx context.Context, waitsFor string) error {
 	p := progress{w: w.err, terminal: isTerminal(w.err), began: time.Now()}
 	defer p.clear()
 	tick := time.NewTicker(time.Second)
@@ -335,10 +345,14 @@ func (w *loginWait) await(ctx context.Context) error {
 	for {
 		select {
 		case err := <-w.done:
+			if err != nil {
+				err = hintedError{fmt.Errorf("backend %s: %w", w.name, err),
+					"run " + w.command + " to try again"}
+			}
 			return err
 		case <-tick.C:
 			if p.due() {
-				p.print(fmt.Sprintf("waiting for the login in the browser (%.0f s; Ctrl-C stops)",
+				p.print(fmt.Sprintf("waiting for %s (%.0f s; Ctrl-C stops)", waitsFor,
 					time.Since(p.began).Seconds()))
 			}
 		case <-ctx.Done():

@@ -290,6 +290,28 @@ func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// oneArg returns a check that there is exactly one argument. what describes it.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			_, placeholder, _ := strings.Cut(c.Use, " ")
+			path := c.CommandPath()
+			return usageErrorOf(path, fmt.Errorf("name %s: %s %s", what, path, placeholder))
+		}
+		return optionalArg(c, args)
+	}
+}
+
+// optionalArg returns a usageError if there is more than one argument. The error does not contain
+// the others, because they may be secrets.
+func optionalArg(c *cobra.Command, args []string) error {
+	if len(args) <= 1 {
+		return nil
+	}
+	path := c.CommandPath()
+	return usageErrorOf(path, fmt.Errorf("%s takes one argument, but got %d", path, len(args)))
+}
+
 // noArgs returns a usageError if there are arguments. The hint suggests the flag for the
 // configuration, a similar command, or the help.
 func noArgs(c *cobra.Command, args []string) error {

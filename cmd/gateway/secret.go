@@ -62,16 +62,14 @@ newline at its end. The value is never an argument, because other users can see 
 
 // secretNameOnly returns a usageError unless the arguments are the name of a secret.
 func secretNameOnly(c *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
-		return usageErrorOf(c.CommandPath(), errors.New(c.CommandPath()+" needs the name of a secret"))
-	case len(args) > 1 && c.Name() == "set": // the second argument may be a secret: do not print it
+	if len(args) > 1 && c.Name() == "set" { // the second argument may be a secret: do not print it
 		return usageError{
 			errors.New(c.CommandPath() + " takes only the name of the secret, not its value"),
 			"write the value to stdin, or enter it when the command asks for it",
 		}
-	case len(args) > 1:
-		return usageErrorOf(c.CommandPath(), errors.New(c.CommandPath()+" takes one name"))
+	}
+	if err := oneArg("the secret")(c, args); err != nil {
+		return err
 	}
 	if err := keyring.CheckSecretName(args[0]); err != nil {
 		return usageErrorOf(c.CommandPath(), err)

@@ -34,7 +34,7 @@ printed.
 
     gateway tools --backend docs
     gateway tools search`,
-		Args: cobra.MaximumNArgs(1),
+		Args: optionalArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			printSelected := func(o *oneShot) error {
 				entries, err := selectTools(o.app, only, args)

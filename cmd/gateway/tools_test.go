@@ -68,6 +68,23 @@ func TestToolsOfOtherBackends(t *testing.T) {
 	expect(t, exitFailed, "tools nothing --backend c -c "+two, `no tool is named "nothing"`)
 }
 
+// A command that needs an argument says which, and how it is written.
+func TestWrongNumberOfArguments(t *testing.T) {
+	t.Parallel()
+	expect(t, exitUsage, "login", "gateway: name the backend: gateway login NAME\n",
+		"hint: gateway login --help")
+	expect(t, exitUsage, "logout", "name the backend: gateway logout NAME\n")
+	expect(t, exitUsage, "secret set", "name the secret: gateway secret set NAME\n")
+	expect(t, exitUsage, "secret rm", "name the secret: gateway secret rm NAME\n")
+	for _, verb := range []string{"login", "logout", "secret rm", "approve", "tools", "trust",
+		"untrust", "health"} {
+		expect(t, exitUsage, verb+" a b", "gateway "+verb+" takes one argument, but got 2\n")
+	}
+	for _, verb := range []string{"login a", "logout a", "approve"} {
+		expect(t, exitUsage, verb+" --principal=", `"--principal" flag: it names no client`)
+	}
+}
+
 func TestHelpForUnknownCommand(t *testing.T) {
 	t.Parallel()
 	expect(t, exitUsage, "help tolls", `unknown command "tolls"`, "did you mean gateway tools?")

@@ -31,7 +31,7 @@ folder, are not part of the approval.
     gateway trust              # approve ./gateway.yaml
     gateway trust --list       # print the approved files
     gateway untrust            # revoke the approval`,
-		Args: cobra.MaximumNArgs(1),
+		Args: optionalArg,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if list {
 				return listTrusted(trustStoreOf(s.state), s.out)
@@ -47,7 +47,7 @@ func untrustCommand(s *configSource) *cobra.Command {
 	return &cobra.Command{
 		Use:   "untrust [FILE]",
 		Short: "Revoke the approval of a gateway.yaml",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  optionalArg,
 		RunE: func(_ *cobra.Command, args []string) error {
 			file := fileArgument(args)
 			n, err := trustStoreOf(s.state).remove(file)
