@@ -86,11 +86,13 @@ var allowedImports = map[string][]string{
 	// configuration, records and logs
 	"internal/config": {
 		"internal/config/internal/dialect", "internal/config/internal/expand",
-		"internal/config/internal/node", "internal/lazy", "internal/secrets", "internal/weburl",
+		"internal/config/internal/node", "internal/lazy", "internal/secrets", "internal/text",
+		"internal/weburl",
 	},
 	"internal/config/clientimport": {
 		"internal/config", "internal/config/internal/dialect", "internal/config/internal/expand",
-		"internal/config/internal/node", "internal/lazy", "internal/secrets", "internal/weburl",
+		"internal/config/internal/node", "internal/lazy", "internal/secrets", "internal/text",
+		"internal/weburl",
 	},
 	"internal/keyring":   {"internal/filelock"},
 	"internal/loginpage": {"internal/oauthclient"},

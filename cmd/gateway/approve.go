@@ -15,6 +15,7 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/config/pins"
+	"mcpgateway/internal/text"
 )
 
 func approveCommand(c *cli) *cobra.Command {
@@ -89,11 +90,11 @@ func approve(
 func approveCommandLine(source *configSource, only, principalName string) string {
 	line := "gateway approve"
 	if only != "" {
-		line += " " + shellWord(only)
+		line += " " + text.ShellWord(only)
 	}
 	line += source.flag()
 	if principalName != "" {
-		line += " --principal " + shellWord(principalName)
+		line += " --principal " + text.ShellWord(principalName)
 	}
 	return line + " --yes"
 }

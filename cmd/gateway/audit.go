@@ -10,6 +10,7 @@ import (
 	"mcpgateway/internal/audit"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/logging"
+	"mcpgateway/internal/text"
 )
 
 // openJournal opens the audit journal, which writes to audit.file or to log. If audit.file is none,
@@ -56,7 +57,7 @@ func warnAuditFileMode(log *slog.Logger, c config.Audit) {
 	default:
 		return
 	}
-	hint := "run chmod 600 " + shellWord(path)
+	hint := "run chmod 600 " + text.ShellWord(path)
 	if c.Payloads != "none" {
 		hint += "; payloads in the file may contain secrets"
 	}

@@ -15,6 +15,7 @@ import (
 
 	"mcpgateway/internal/atomicfile"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/text"
 )
 
 // autoTokenFile is the name of the file, in the state directory, with the token that replaces auto
@@ -84,7 +85,7 @@ func (t *autoToken) readOrCreate(path string) (string, error) {
 		}
 		if why := config.WritableByOthers(info); why != "" {
 			t.log.Warn("token replaceable by other users", "file", part, "err", why,
-				"text", "run chmod go-w, or name a folder of your own with --state")
+				"text", "run chmod go-w "+text.ShellWord(part)+", or name a folder of your own with --state")
 		}
 	}
 	return token, nil

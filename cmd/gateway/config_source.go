@@ -13,6 +13,7 @@ import (
 
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/keyring"
+	"mcpgateway/internal/text"
 )
 
 // A configSource finds and loads the configuration of this process. Its flags have precedence over
@@ -38,7 +39,7 @@ func (s *configSource) flag() string {
 	if s.path == "" {
 		return ""
 	}
-	return " -c " + shellWord(s.path)
+	return " -c " + text.ShellWord(s.path)
 }
 
 // load loads the configuration. If gateway.yaml in the working directory is not approved, it asks

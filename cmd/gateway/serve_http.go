@@ -18,6 +18,7 @@ import (
 	"mcpgateway/internal/principal"
 	"mcpgateway/internal/reload"
 	"mcpgateway/internal/resourceserver"
+	"mcpgateway/internal/text"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -146,7 +147,7 @@ func (s *service) logHTTPStart(url string) {
 		return
 	case auth.Tokens[0].Text == config.AutoToken:
 		// The log must not contain the token, because logs may be stored.
-		token = "$(cat " + shellWord(autoTokenPath(s.Config)) + ")"
+		token = "$(cat " + text.ShellWord(autoTokenPath(s.Config)) + ")"
 	default:
 		if auth.TokenVariable == "" {
 			use += ", with one of auth.tokens in GATEWAY_TOKEN"

@@ -68,17 +68,3 @@ func orDash(s string) string {
 	}
 	return s
 }
-
-// shellWord quotes text as one word of a shell, if necessary.
-func shellWord(text string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,="
-	if text != "" && strings.Trim(text, plain) == "" {
-		return text
-	}
-	return quotedWord(text)
-}
-
-// quotedWord quotes text in single quotes as one word of a shell.
-func quotedWord(text string) string {
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}

@@ -13,6 +13,7 @@ import (
 
 	"mcpgateway/internal/atomicfile"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/text"
 )
 
 // A trustStore stores the approvals of configuration files in working directories. Each approval of
@@ -142,10 +143,10 @@ func checkOwner(path, effect string) error {
 		return err
 	}
 	why := config.WritableByOthers(info)
-	hint := "run chmod go-w " + shellWord(path) +
+	hint := "run chmod go-w " + text.ShellWord(path) +
 		" or, if it is not yours, remove it; then run gateway trust again"
 	if info.Mode()&fs.ModeSymlink != 0 {
-		why, hint = "is a link", "remove "+shellWord(path)+", then run gateway trust again"
+		why, hint = "is a link", "remove "+text.ShellWord(path)+", then run gateway trust again"
 	}
 	if why == "" {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/text"
 )
 
 func trustCommand(s *configSource) *cobra.Command {
@@ -197,9 +198,9 @@ func (a approver) approve(path string, data []byte) error {
 
 // notApprovedError returns the error about a file that is not approved.
 func (a approver) notApprovedError(path string) error {
-	command := "gateway trust " + quotedWord(displayPath(path))
+	command := "gateway trust " + text.QuotedWord(displayPath(path))
 	if state := cmp.Or(a.state, os.Getenv("GATEWAY_STATE")); filepath.IsAbs(state) {
-		command += " --state " + quotedWord(state)
+		command += " --state " + text.QuotedWord(state)
 	}
 	return &config.Error{
 		File: displayPath(path),

@@ -118,6 +118,9 @@ func newSource(path, key string, data []byte, err error) (source, error) {
 	if err != nil {
 		failed := FileError(path, err)
 		failed.Key = key
+		if errors.Is(err, fs.ErrNotExist) {
+			failed.Hint = "check the path, or create a configuration with gateway import -o FILE"
+		}
 		return source{}, failed
 	}
 	return source{path: path, data: data, warnings: writableWarning(path)}, nil

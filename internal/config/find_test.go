@@ -137,6 +137,9 @@ func TestUnreadable(t *testing.T) {
 			}
 			if one := (*Error)(nil); !errors.As(err, &one) {
 				t.Errorf("%T is no *Error", err)
+			} else if (tc.is != nil) != (one.Hint == "check the path, or create a configuration "+
+				"with gateway import -o FILE") {
+				t.Errorf("the hint is %q", one.Hint)
 			}
 		})
 	}

@@ -89,3 +89,20 @@ func TestFlagHint(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// An unknown key that is a key of one other struct of the entry is found there.
+func TestKeyOfTheWrongLevel(t *testing.T) {
+	const head = "backends:\n- name: a\n  url: http://x\n  "
+	for text, want := range map[string]string{
+		head + "per: principal":     `per: unknown key (did you mean "oauth.per"?)`,
+		head + "scopes: [a]":        `scopes: unknown key (did you mean "oauth.scopes"?)`,
+		"level: debug":              `level: unknown key (did you mean "log.level"?)`,
+		head + "allow: [a]":         `allow: unknown key`, // tools.allow, prompts.allow, ...
+		head + "nothing_like_it: a": `nothing_like_it: unknown key`,
+	} {
+		_, err := load(source{path: "g.yaml", data: []byte(text)}, Options{Env: lookup(nil)})
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"mcpgateway/internal/text"
 )
 
 // writableWarning returns a warning if users other than the current user and root can change or
@@ -33,7 +35,8 @@ func writableWarning(path string) []string {
 				what = "its folder " + name
 			}
 			return []string{fmt.Sprintf("%s: %s %s: whoever changes it can start programs as you; "+
-				"run chmod go-w, or chown it to yourself", path, what, why)}
+				"run chmod go-w %s, or chown it to yourself", path, what, why,
+				text.ShellWord(name))}
 		}
 	}
 	return nil
@@ -50,9 +53,11 @@ func readableWarning(path string) []string {
 	switch mode := info.Mode().Perm(); {
 	case !ok:
 	case int(st.Uid) != os.Geteuid() && mode&0o004 != 0:
-		return []string{path + ": every user can read this file of env_file: run chmod o-r"}
+		return []string{path + ": every user can read this file of env_file: run chmod o-r " +
+			text.ShellWord(path)}
 	case int(st.Uid) == os.Geteuid() && (mode&0o004 != 0 || mode&0o040 != 0 && st.Gid != st.Uid):
-		return []string{path + ": other users can read this file of env_file: run chmod 600"}
+		return []string{path + ": other users can read this file of env_file: run chmod 600 " +
+			text.ShellWord(path)}
 	}
 	return nil
 }

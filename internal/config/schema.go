@@ -100,7 +100,7 @@ func scalarKeys(t reflect.Type) []field {
 }
 
 // didYouMean returns a suffix that names the key of t most similar to key, or a key that key
-// abbreviates; "" if there is none.
+// abbreviates, or the only key of this name one level below, such as oauth.per; "" = none.
 func didYouMean(key string, t reflect.Type) string {
 	key = strings.ToLower(key)
 	best, nearest := "", 1+max(1, len(key)/3)
@@ -112,9 +112,28 @@ func didYouMean(key string, t reflect.Type) string {
 		}
 	}
 	if best == "" {
+		best = innerKey(key, t)
+	}
+	if best == "" {
 		return ""
 	}
 	return ` (did you mean "` + best + `"?)`
+}
+
+// innerKey returns the path of the key of this name in a struct in t, such as oauth.per; "" if
+// there is none, or if several structs have one.
+func innerKey(key string, t reflect.Type) (path string) {
+	for _, f := range fields(t) {
+		if f.typ.Kind() != reflect.Struct {
+			continue
+		}
+		if _, has := fieldOf(f.typ, key); has && path != "" {
+			return ""
+		} else if has {
+			path = f.key + "." + key
+		}
+	}
+	return path
 }
 
 // Nearest returns the name most similar to word, but not equal to it; ok is false if no name is

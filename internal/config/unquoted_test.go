@@ -50,3 +50,25 @@ func TestValuesThatBeginWithStar(t *testing.T) {
 		t.Errorf("&: %v", err)
 	}
 }
+
+// The errors of the YAML library that a wrong indentation causes have a hint. Their line is that of
+// the entry with the key, or that of the key.
+func TestWrongIndentation(t *testing.T) {
+	const head = "backends:\n"
+	for text, more := range map[string]string{
+		head + "- name: a\n  url: x\n command: y\n":          "the end of a quoted value",
+		head + "  - name: a\n    url: x\n - name: b\n":       "the end of a quoted value",
+		head + "  - name: a\n  url: http://x\n":              "",
+		head + "- name: a\n    url: x\n":                     "a colon and a space",
+		head + "- name: a\n  command: x: y\n":                "a colon and a space",
+		head + "- name: a\n  command: \"x\" y\n  args: []\n": "the end of a quoted value",
+	} {
+		_, err := load(source{path: "g.yaml", data: []byte(text)}, Options{Env: lookup(nil)})
+		errs, ok := errors.AsType[Errors](err)
+		if !ok || len(errs) != 1 || !strings.Contains(errs[0].Hint, "indented") ||
+			!strings.Contains(errs[0].Hint, more) ||
+			(more == "") != strings.HasSuffix(errs[0].Hint, "begin in the same column") {
+			t.Errorf("%q: %v (%v)", text, err, errs)
+		}
+	}
+}

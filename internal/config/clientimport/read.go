@@ -12,6 +12,7 @@ import (
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/config/internal/dialect"
 	"mcpgateway/internal/config/internal/node"
+	"mcpgateway/internal/text"
 )
 
 // parseForeign parses JSON with comments, TOML or YAML. The node is nil if the file is empty. A
@@ -98,19 +99,11 @@ func (f *foreignFile) noteOtherProjects(projects, here *yaml.Node) {
 			servers = "servers"
 		}
 		if f.path != filepath.Join(f.opts.Home, ".claude.json") {
-			file = " " + shellWord(f.path)
+			file = " " + text.ShellWord(f.path)
 		}
 		f.note("%s: %d more %s in project %s: run gateway import --project %s%s",
-			f.display, n, servers, folder, shellWord(folder), file)
+			f.display, n, servers, folder, text.ShellWord(folder), file)
 	}
-}
-
-// shellWord quotes text for a shell if necessary.
-func shellWord(text string) string {
-	if strings.ContainsAny(text, " \t\"'$&();<>|*?`") {
-		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-	}
-	return text
 }
 
 // absolute returns the path of a file that an entry names, which is relative to the workspace. It

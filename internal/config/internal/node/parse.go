@@ -83,6 +83,8 @@ var (
 const (
 	starHint   = `put quotes around the value: deny: ["*"]`
 	anchorHint = "put quotes around the value"
+	indentHint = "a key of this entry, or of one of the lines below, is indented differently: all " +
+		"keys of an entry begin in the same column"
 )
 
 // isNamelessAnchor reports whether an error is about a * or & without a following name.
@@ -129,6 +131,15 @@ func syntaxError(data []byte, err error) *SyntaxError {
 		at := e.Line
 		e = unquotedValueError(data, at)
 		e.Line = at
+	}
+	switch m[2] {
+	case "did not find expected '-' indicator":
+		e.Hint = indentHint
+	case "did not find expected key":
+		e.Hint = indentHint + "; or text follows the end of a quoted value"
+	case "mapping values are not allowed in this context":
+		e.Hint = "this key is indented deeper than the other keys of its entry, or a value that " +
+			"contains a colon and a space needs quotes"
 	}
 	if strings.Contains(m[2], "hexdecimal number") ||
 		strings.Contains(m[2], "unknown escape character") {
