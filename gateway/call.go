@@ -314,7 +314,9 @@ func (c *clientCall) failWith(err error) {
 	kind, failure := c.clientError(err)
 	o := errorOutcome(kind, failure) // without a link
 	if q, ok := errors.AsType[*contract.QuestionError](err); ok {
-		failure.Message += q.Link()
+		if link := q.Link(); link != "" {
+			failure.Message += ". " + link
+		}
 	}
 	if c.r.Fail(failure) {
 		if errors.Is(err, contract.ErrForbidden) {

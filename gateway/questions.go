@@ -89,8 +89,17 @@ func (q question) requires() string {
 	return fmt.Sprintf("backend %s requires that the user opens a page", q.c.Route.Backend)
 }
 
+// explain returns what happened, and the reason. If there is a page, its link comes first, so that
+// a user who reads only the beginning finds it.
+func (q question) explain(what, reason string) string {
+	if link := q.Link(); link != "" {
+		return what + ". " + link + " Reason: " + reason
+	}
+	return what + ": " + reason
+}
+
 // advice returns advice for a client that cannot be asked, which follows the reason. For a page,
-// the reason contains the link.
+// explain gives the advice.
 func (q question) advice() string {
 	if q.URL != "" {
 		return ""
@@ -113,7 +122,7 @@ func (q question) refuse(state confirmation, detail string) {
 	if detail != "" {
 		reason += ": " + detail
 	}
-	explained := "The call did not run: " + reason + q.Link()
+	explained := q.explain("The call did not run", reason)
 	if state == confirmationImpossible {
 		explained += q.advice()
 	}

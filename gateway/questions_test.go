@@ -112,7 +112,9 @@ func TestQuestion_SessionDoesNotOpenPage(t *testing.T) {
 	refused := func(t *testing.T, h *harness, client *mcptest.Peer, why string) {
 		t.Helper()
 		if m := client.NextMessage(); !m.IsToolError() ||
-			!strings.Contains(string(m.Raw()), "The call did not run: "+page+why) {
+			!strings.Contains(string(m.Raw()), "The call did not run. To permit it, open "+
+				"https://gateway.example/login?x=1 in a browser, then repeat the call. Reason: "+
+				page+why) {
 			t.Errorf("got %s", m.Raw())
 		}
 		wantRecord(t, h, "outcome=rejected reason=\""+page+why)
@@ -193,8 +195,8 @@ func TestQuestion_ErrorAfterDismissalHasCommandAndLink(t *testing.T) {
 		t.Helper()
 		why := reason + map[string]string{"cancel": "has dismissed the question",
 			"decline": "has declined"}[action]
-		if want := "The call did not run: " + why + "; or open https://gateway.example/login?x=1 " +
-			"in a browser"; !m.IsToolError() || !strings.Contains(string(m.Raw()), want) {
+		if want := "The call did not run. To permit it, open https://gateway.example/" +
+			"login?x=1 in a browser, then repeat the call. Reason: " + why; !m.IsToolError() || !strings.Contains(string(m.Raw()), want) {
 			t.Errorf("%s: got %s", action, m.Raw())
 		}
 		wantRecord(t, h, append(records, "outcome=rejected reason=\""+why+"\"")...)
@@ -267,8 +269,9 @@ func TestQuestion_PageThatExpiresEndsTheCall(t *testing.T) {
 	check := func(t *testing.T, client *mcptest.Peer) {
 		t.Helper()
 		if m := client.NextMessage(); !m.IsToolError() || !strings.Contains(string(m.Raw()),
-			"there is no answer: the page that the user agreed to open has expired, or the server "+
-				"has refused the login; or open https://gateway.example/login?x=2 in a browser") {
+			"open https://gateway.example/login?x=2 in a browser, then repeat the call. Reason: "+
+				"backend gh requires that the user opens a page, and there is no answer: the page "+
+				"that the user agreed to open has expired, or the server has refused the login") {
 			t.Errorf("got %s", m.Raw())
 		}
 	}
@@ -326,8 +329,9 @@ func TestQuestion_MethodWithoutInputRequests(t *testing.T) {
 			`"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""},`, bothCap))
 		m := client.NextMessage()
 		if e := wire.ReadError(m.Part(wire.PartError)); e.Message !=
-			"backend gh: it requires that the user opens a page; the call did not run; "+
-				"or open https://gateway.example/login?x=1 in a browser" {
+			"backend gh: it requires that the user opens a page; the call did not run. "+
+				"To permit it, open https://gateway.example/login?x=1 in a browser, then repeat "+
+				"the call." {
 			t.Errorf("got %s", m.Raw())
 		}
 		gh.WantNothing()

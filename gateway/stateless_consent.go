@@ -102,8 +102,8 @@ func (c *statelessCall) askBeforeRerun(q question, t mrtr.Ticket, inputs []proto
 	case t.Asks != 0:
 		q.note(confirmationImpossible)
 		e := missing.ClientError(c.Route.Backend)
-		e.Message = fmt.Sprintf("Missing client capability: the call did not run: %s, and this "+
-			"client cannot be asked: %s%s%s", q.requires(), &missing, q.Link(), q.advice())
+		e.Message = q.explain("Missing client capability: the call did not run", fmt.Sprintf(
+			"%s, and this client cannot be asked: %s%s", q.requires(), &missing, q.advice()))
 		c.reject(e)
 		return
 	default:

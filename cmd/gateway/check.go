@@ -157,14 +157,22 @@ func printStatus(o *oneShot) error {
 	}
 	if failed > 0 {
 		return hintedError{
-			fmt.Errorf("%d of %d backends failed", failed, len(all)), checkHint(all),
+			fmt.Errorf("%d of %d backends failed", failed, len(all)), checkHint(all, o.isProgram),
 		}
 	}
 	return nil
 }
 
+// isProgram reports whether a backend is a program that the gateway starts.
+func (o *oneShot) isProgram(name string) bool {
+	return slices.ContainsFunc(o.Config.Backends,
+		func(b config.Backend) bool { return b.Name == name && b.Command != "" })
+}
+
 // checkHint returns advice for the backends that do not work; "" = their rows contain the advice.
-func checkHint(all []backends.Status) (hint string) {
+// Programs come first, then servers with a url, then logins.
+func checkHint(all []backends.Status, isProgram func(name string) bool) (hint string) {
+	urlFailed := false
 	for _, s := range all {
 		switch {
 		case isHealthy(s), s.State == backends.Misconfigured:
@@ -172,9 +180,14 @@ func checkHint(all []backends.Status) (hint string) {
 			hint = "gateway login " + s.Name
 		case s.State == backends.NeedsLogin:
 			hint = "gateway login NAME, for each backend that needs a login"
+		case !isProgram(s.Name):
+			urlFailed = true
 		default:
 			return "gateway check --log-level debug also shows the output of the programs"
 		}
+	}
+	if urlFailed {
+		return "check the url of each backend that failed, and that its server runs"
 	}
 	return hint
 }

@@ -169,13 +169,13 @@ type QuestionError struct {
 	Done <-chan struct{}
 }
 
-// Link returns a text about the page, for the client: "" = there is no page. No log or record may
-// contain it, because whoever knows the URL of a page can use the page.
+// Link returns the sentence for the client that names the page: "" = there is no page. No log or
+// record may contain it, because whoever knows the URL of a page can use the page.
 func (e *QuestionError) Link() string {
 	if e.URL == "" {
 		return ""
 	}
-	return "; or open " + e.URL + " in a browser"
+	return "To permit it, open " + e.URL + " in a browser, then repeat the call."
 }
 
 func (e *QuestionError) Unwrap() error { return e.Err }

@@ -247,7 +247,8 @@ func (a *Authorization) canRefresh(g *Grant) bool {
 }
 
 // errNotOAuth is the error of reauthorize if the server does not use OAuth, as far as can be seen.
-var errNotOAuth = errors.New("the server does not use OAuth")
+var errNotOAuth = errors.New("the server does not use OAuth, so nobody needs to log in: " +
+	"gateway check shows its state")
 
 // Refused is called when the server has refused a request that was sent with token, "" = without,
 // and has not executed it. If there is another token by now, or if one can be obtained without a

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -169,7 +170,10 @@ func (d *discoverer) resourceMetadata(ctx context.Context, ch challenge) (
 	for _, address := range slices.Compact(urls) {
 		resource := new(oauthex.ProtectedResourceMetadata)
 		found, err := d.getJSON(ctx, address, resource)
+		_, unreached := errors.AsType[*connectError](err)
 		switch {
+		case unreached && address != ch.metadataURL:
+			return nil, fmt.Errorf("%w; check the url of the backend, and that the server runs", err)
 		case err != nil:
 			return nil, fmt.Errorf("the metadata of the server at %s: %w", shown(address), err)
 		case !found:
@@ -318,10 +322,35 @@ func withoutURL(err error) error {
 	if isTimeout(err) {
 		return errNoAnswer
 	}
+	if unreached := connectErrorOf(err); unreached != nil {
+		return unreached
+	}
 	if len(err.Error()) > maxShown {
 		return errors.New(text.Truncate(err.Error(), maxShown))
 	}
 	return err
+}
+
+// A connectError is the error of a connection that was not opened, without terms of package net.
+type connectError struct{ address, reason string }
+
+func (e *connectError) Error() string {
+	return text.Truncate("no connection to "+e.address+": "+e.reason, maxShown)
+}
+
+// connectErrorOf returns the connectError for err; nil = err is another error.
+func connectErrorOf(err error) *connectError {
+	op, is := errors.AsType[*net.OpError](err)
+	if !is || op.Op != "dial" {
+		return nil
+	}
+	if dns, is := errors.AsType[*net.DNSError](op.Err); is {
+		return &connectError{dns.Name, dns.Err}
+	}
+	if system, is := errors.AsType[*os.SyscallError](op.Err); is && op.Addr != nil {
+		return &connectError{op.Addr.String(), system.Err.Error()}
+	}
+	return nil
 }
 
 // maxShown bounds the text of a server in an error, in bytes.

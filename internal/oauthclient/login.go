@@ -146,8 +146,8 @@ func (a *Authorization) register(ctx context.Context, m *metadata, g *Grant, red
 	case server.RegistrationEndpoint == "":
 		return nil, fmt.Errorf("the authorization server %s does not register clients itself: "+
 			"register one there with the redirect URI %s, "+
-			"and set oauth.client_id (and oauth.redirect_port) of the backend",
-			shown(server.Issuer), redirectURI)
+			"and set oauth.client_id%s of the backend",
+			shown(server.Issuer), redirectURI, portToSet(redirectURI))
 	}
 	response, err := oauthex.RegisterClient(ctx, server.RegistrationEndpoint,
 		&oauthex.ClientRegistrationMetadata{
@@ -179,6 +179,16 @@ func (a *Authorization) register(ctx context.Context, m *metadata, g *Grant, red
 			"is too long", shown(server.Issuer))
 	}
 	return next, nil
+}
+
+// portToSet returns the part of advice that sets the port of a redirect URI of gateway login; "" =
+// the redirect URI is of another kind.
+func portToSet(redirectURI string) string {
+	if u, err := url.Parse(redirectURI); err == nil && weburl.IsLoopback(u.Hostname()) &&
+		u.Port() != "" {
+		return ", and oauth.redirect_port: " + u.Port() + ","
+	}
+	return ""
 }
 
 // maxClientID bounds the id of a client that an authorization server registers, in bytes.

@@ -5,8 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -189,7 +191,34 @@ func TestRegistrationIsKeptForTheNextLogin(t *testing.T) {
 func TestServerThatRegistersNobodyNamesTheKeyToSet(t *testing.T) {
 	w := newWorld()
 	delete(w.metadata, "registration_endpoint")
-	hasAll(t, begins(w, w.client(t, Options{})), "oauth.client_id", redirectURI)
+	err := begins(w, w.client(t, Options{}))
+	hasAll(t, err, "oauth.client_id, and oauth.redirect_port: ", redirectURI)
+	if port := portToSet("http://127.0.0.1:38251/login/callback"); !strings.Contains(port, " 38251") {
+		t.Error(port)
+	}
+	if port := portToSet("https://gateway.example/login/callback"); port != "" {
+		t.Error(port)
+	}
+}
+
+// A server that is down is named in plain words, with what to check.
+func TestServerThatIsDown(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	c, err := New(Options{Name: "a", URL: "http://" + address + "/mcp", Store: NewStore("", nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.BeginLogin(context.Background(), redirectURI)
+	want := "no connection to " + address + ": connection refused; check the url of the backend, " +
+		"and that the server runs"
+	if runtime.GOOS != "windows" && (err == nil || err.Error() != want) {
+		t.Errorf("%v, want %s", err, want)
+	}
 }
 
 func TestRefusedRegistrationHidesTheResponse(t *testing.T) {
