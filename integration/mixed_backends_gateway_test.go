@@ -235,7 +235,7 @@ func TestClaudeCode_ReportsConnected(t *testing.T) {
 
 func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 	t.Parallel()
-	mx := newMixedSetup(t, defaultWait)
+	mx := newMixedSetup(t, scaledWait(t))
 	mx.fillCache()
 	model := startModel(t)
 	c := newClaude(t, mx.marker, "ANTHROPIC_BASE_URL="+model.url)

@@ -28,7 +28,7 @@ type processSampler struct {
 }
 
 const (
-	sampleInterval = 10 * time.Millisecond
+	sampleInterval = 25 * time.Millisecond
 	// A new process is read in each of the first samples, because it executes another program soon,
 	// and then rarely, because a program can change its command line.
 	firstSamples, laterSamples = 5, 100
