@@ -163,9 +163,11 @@ func (in *instances) open(p *principal.Principal) (*Backend, error) {
 	launched := !s.startup.at.IsZero()
 	s.startup.mu.Unlock()
 
-	// they may have changed meanwhile
-	one.lists.setLock(s.publisher.approved.lock.Load())
-	one.lists.setPin(in.b.lists.pins.inForce.Load().mode)
+	// They may have changed meanwhile. They are read with the lock of the lists held: if they
+	// change now, one is changed afterwards.
+	one.lists.setPins(func(p *pinState) {
+		p.lock, p.mode = s.publisher.approved.lock.Load(), in.b.lists.pins.inForce.Load().mode
+	})
 	in.end(removed)
 	if launched {
 		one.start()
