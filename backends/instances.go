@@ -121,7 +121,6 @@ func (in *instances) useSelf() {
 	if in.b.set.startup.launched() {
 		in.b.lifetime.goWorker(in.endWait)
 	}
-	in.b.publish()
 }
 
 // keepUse starts b, like any other changed backend, before it replaces the backend old: if clients
