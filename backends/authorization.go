@@ -79,8 +79,8 @@ func approveCommand(backend string, p *principal.Principal) string {
 	return "gateway approve " + backend + principalFlag(p)
 }
 
-// principalFlag returns the flag that names a principal; "" if it has no exact name. A name with
-// characters that a shell may interpret is not a part of it: the user may have chosen it.
+// principalFlag returns the flag that names a principal; "" if it has no exact name. If the name
+// has characters that a shell may interpret, which the user may have chosen, NAME stands for it.
 func principalFlag(p *principal.Principal) string {
 	switch name := p.ExactName(); {
 	case name == "":
@@ -89,7 +89,7 @@ func principalFlag(p *principal.Principal) string {
 		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
 			!strings.ContainsRune("._@:-", r)
 	}):
-		return " --principal with the name of the client"
+		return " --principal NAME"
 	default:
 		return " --principal " + name
 	}
