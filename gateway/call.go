@@ -19,6 +19,7 @@ import (
 
 // A CallInfo describes a client's call for Observers, which must not retain it.
 type CallInfo struct {
+	Seq       uint64 // the number of the call in this process; see package callid
 	Session   string
 	Client    string               // name/version
 	Principal *principal.Principal // nil if there is no authentication

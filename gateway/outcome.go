@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/audit"
+	"mcpgateway/internal/callid"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
@@ -65,6 +66,7 @@ func (all Observers) begin(c *CallInfo) {
 	if !observed(c.Method) {
 		return
 	}
+	c.Seq = callid.Next()
 	for _, o := range all {
 		o.Begin(c)
 	}
@@ -135,8 +137,8 @@ func (journalObserver) Begin(*CallInfo) {}
 
 func (j journalObserver) End(c *CallInfo, o Outcome) {
 	r := audit.Record{
-		Time:    c.Started.Add(o.Queued + o.Dur),
-		Session: c.Session, Client: c.Client, Principal: c.Principal.Name(),
+		Time: c.Started.Add(o.Queued + o.Dur),
+		Seq:  c.Seq, Session: c.Session, Client: c.Client, Principal: c.Principal.Name(),
 		ID: string(c.ID), BackendID: string(c.BackendID),
 		Tool: truncate(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Original,
 		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Confirmation: o.Confirmation,

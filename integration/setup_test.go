@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -114,6 +115,7 @@ func (s *setup) start(args ...string) *rawClient {
 
 // An auditRecord is one line of audit.file with msg=call.
 type auditRecord struct {
+	Call                           string
 	Session, Client, Tool, Backend string
 	Outcome                        string
 	ID                             json.RawMessage
@@ -125,6 +127,8 @@ type auditRecord struct {
 	BytesOut                       *int64          `json:"bytes_out"`
 	line                           string
 }
+
+var callID = regexp.MustCompile(`^[0-9a-z]{8}-[0-9a-z]+$`)
 
 // records reads the audit file. Each line must be JSON, and the record of each call complete.
 func (s *setup) records() []auditRecord {
@@ -160,7 +164,7 @@ func (s *setup) records() []auditRecord {
 func (r auditRecord) checkComplete(t testing.TB) {
 	t.Helper()
 	missing := map[string]bool{
-		"session": r.Session == "", "client": r.Client == "", "id": len(r.ID) == 0,
+		"call": !callID.MatchString(r.Call), "session": r.Session == "", "client": r.Client == "", "id": len(r.ID) == 0,
 		"backend_id": empty(r.BackendID),
 		"tool":       r.Tool == "", "backend": r.Backend == "", "backend_tool": r.BackendTool == "",
 		"outcome": r.Outcome == "",

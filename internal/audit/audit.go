@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpgateway/internal/callid"
 	"mcpgateway/internal/secrets"
 )
 
@@ -42,6 +43,7 @@ const (
 // A Record describes one call. Its byte slices must not be changed after Write.
 type Record struct {
 	Time      time.Time // zero = the time of Write
+	Seq       uint64    // see package callid; 0 = no call id
 	Session   string    // the gateway's id of the session
 	Client    string    // name/version of clientInfo
 	Principal string    // see principal.Principal.Name; "" = none
@@ -91,6 +93,9 @@ type queuedRecord struct {
 // that was not routed has no backend. Text from clients and servers is masked, in contrast to names
 // from the configuration.
 func (e *queuedRecord) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
+	if e.Seq != 0 {
+		a = append(a, slog.String("call", callid.Text(e.Seq)))
+	}
 	a = e.appendClient(a, mask)
 	a = e.appendIDs(a, mask)
 	a = e.appendTarget(a, mask)

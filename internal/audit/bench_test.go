@@ -12,6 +12,7 @@ import (
 )
 
 var usual = Record{
+	Seq:  123_456,
 	Time: time.Date(2026, 1, 2, 3, 4, 5, 678912345, time.Local), Session: "3f2a9c",
 	Client: "claude-code/2.0.14", ID: "4211",
 	BackendID: "815", Tool: "gh__search_issues", Backend: "gh", BackendTool: "search_issues",

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/audit"
+	"mcpgateway/internal/callid"
 	"mcpgateway/internal/logging"
 )
 
@@ -103,6 +104,21 @@ func TestKeys(t *testing.T) {
 				t.Errorf("got  %swant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// The call id is the first attribute of a record, in a file and in both formats of the log.
+func TestCallID(t *testing.T) {
+	r := call
+	r.Seq = 1234
+	id := callid.Text(1234)
+	for format, want := range map[string]string{
+		"json": `"msg":"call","call":"` + id + `","session":"s1",`,
+		"text": " msg=call call=" + id + " session=s1 ",
+	} {
+		if got := written(t, format, audit.Options{}, r); !strings.Contains(got, want) {
+			t.Errorf("%s: got %swant %s", format, got, want)
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"mcpgateway/internal/callid"
 )
 
 // maxBlock bounds the bytes of records that are written together.
@@ -47,6 +49,9 @@ func (l *lineSink) write(e *queuedRecord) (lost int64) {
 	l.buf = append(l.buf, `{"time":"`...)
 	l.buf = l.times.append(l.buf, e.Time)
 	l.buf = append(append(l.buf, `","level":"INFO","msg":"`...), e.message()...)
+	if e.Seq != 0 {
+		l.buf = callid.Append(append(l.buf, `","call":"`...), e.Seq)
+	}
 	l.buf = append(append(l.buf, '"'), l.client.text...)
 	l.buf = l.encode(l.buf, e.appendIDs(l.attrs[:0], l.mask))
 	l.buf = append(l.buf, l.target.text...)

@@ -36,6 +36,7 @@ func FuzzRecord(f *testing.F) {
 	mask := logging.NewMask("s3cret-\"<ö>", "s3cret", "[31,41]")
 	f.Fuzz(func(t *testing.T, name, text, method string, dur, at int64, n int, payload []byte) {
 		routed := audit.Record{
+			Seq:  uint64(at),
 			Time: time.Unix(0, at).UTC(), Started: time.Unix(0, at).Add(-time.Hour),
 			Queued: time.Duration(dur) / 3, Reason: text, Session: name, Client: text, ID: text,
 			BackendID: name, Method: method,

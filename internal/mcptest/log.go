@@ -19,7 +19,7 @@ type Log struct {
 }
 
 // NewLog returns a Log, and a logger for all levels that writes to the Log. Session ids are
-// replaced by "S", and times and durations are omitted, because they vary between runs.
+// replaced by "S", and call ids, times and durations are omitted, because they vary between runs.
 func NewLog() (*Log, *slog.Logger) {
 	l := &Log{}
 	o := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: normalizeAttr}
@@ -28,7 +28,7 @@ func NewLog() (*Log, *slog.Logger) {
 
 func normalizeAttr(_ []string, a slog.Attr) slog.Attr {
 	switch a.Key {
-	case slog.TimeKey, "started", "queued_ms", "dur_ms", "dur", "next", "in":
+	case slog.TimeKey, "call", "started", "queued_ms", "dur_ms", "dur", "next", "in":
 		return slog.Attr{}
 	case "session":
 		return slog.String(a.Key, "S")
