@@ -123,6 +123,7 @@ var allowedImports = map[string][]string{
 	// the program
 	"internal/reload":     {"internal/atomicfile", "internal/config"},
 	"internal/gctune":     {},
+	"internal/sdnotify":   {},
 	"internal/atomicfile": {},
 	"cmd/gateway": {
 		"backends", "catalog", "gateway", "internal/atomicfile", "internal/audit",
@@ -132,7 +133,7 @@ var allowedImports = map[string][]string{
 		"internal/logging", "internal/loginpage", "internal/oauthclient",
 		"internal/peer", "internal/principal", "internal/procgroup", "internal/protocol",
 		"internal/ratelimit", "internal/reload", "internal/resourceserver",
-		"internal/secretcmd",
+		"internal/sdnotify", "internal/secretcmd",
 		"internal/text", "internal/transport", "internal/wire",
 	},
 }
@@ -186,7 +187,7 @@ var allowedModules = map[string][]string{
 	},
 	"golang.org/x/sync": {"backends"},
 	"golang.org/x/sys": {"cmd/gateway", "integration/bench", "internal/procgroup",
-		"internal/transport"},
+		"internal/sdnotify", "internal/transport"},
 	"golang.org/x/term": {"cmd/gateway", "internal/reload"},
 	"golang.org/x/time": {"backends/internal/loglimit", "internal/ratelimit",
 		"internal/resourceserver"},
@@ -226,7 +227,7 @@ var allowedStd = map[string][]string{
 	"log":  {"internal/config", "internal/logging"},
 	"net": {
 		"cmd/gateway", "internal/config", "internal/httpserver", "internal/oauthclient",
-		"internal/resourceserver",
+		"internal/resourceserver", "internal/sdnotify",
 		"internal/secrets", "internal/transport/http1", "internal/transport/httpclient",
 		"internal/weburl",
 	},

@@ -22,6 +22,7 @@ import (
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/logging"
 	"mcpgateway/internal/reload"
+	"mcpgateway/internal/sdnotify"
 )
 
 // version is the version of the gateway. A release sets it with -ldflags.
@@ -38,6 +39,7 @@ func main() {
 	// ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c := newCLI(stdio{os.Stdin, os.Stdout, os.Stderr})
+	c.systemd = sdnotify.FromEnvironment() // child processes must not get the variables
 	c.sighup, c.secondSignal = new(reload.SIGHUP), new(signalHandler)
 	ctx, stop := signalContext(c.sighup, c.secondSignal)
 	disown := procgroup.BecomeSubreaper()
@@ -63,9 +65,10 @@ type cli struct {
 	source  configSource
 	serving bool // the gateway serves clients
 
-	sighup       *reload.SIGHUP // may be nil
-	secondSignal *signalHandler // may be nil
-	mask         *logging.Mask  // mask of the last app; nil = no app was opened yet
+	sighup       *reload.SIGHUP     // may be nil
+	secondSignal *signalHandler     // may be nil
+	mask         *logging.Mask      // mask of the last app; nil = no app was opened yet
+	systemd      *sdnotify.Notifier // may be nil
 }
 
 func newCLI(io stdio) *cli { return &cli{stdio: io, source: configSource{stdio: io}} }

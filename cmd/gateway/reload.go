@@ -10,8 +10,8 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// runReloading calls work. Until work returns, it reloads the configuration from source, and keeps
-// the record of names and the lock file up to date.
+// runReloading calls work. Until work returns, it reloads the configuration from source, keeps the
+// record of names and the lock file up to date, and reports the state of the gateway to systemd.
 func (s *service) runReloading(
 	ctx context.Context, source *configSource, sighup <-chan struct{},
 	work func(context.Context) error,
@@ -27,6 +27,7 @@ func (s *service) runReloading(
 		TrustDir:    trustStoreOf(source.state).dir,
 		Target:      reloadTarget{s, lock},
 		Certificate: &s.certificate,
+		OnReload:    s.systemd.reloading,
 		Log:         s.log,
 	}
 	if s.http != nil {
@@ -35,6 +36,7 @@ func (s *service) runReloading(
 	ctx, end := context.WithCancel(ctx)
 	var records sync.WaitGroup
 	records.Go(func() { lock.run(ctx) })
+	records.Go(func() { s.systemd.run(ctx) })
 	records.Go(func() {
 		(&nameRecorder{
 			backends: s.backends, log: s.log, source: s.Source,

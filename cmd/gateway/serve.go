@@ -65,6 +65,7 @@ type service struct {
 	certificate reload.Certificates
 	http        *httpserver.Server       // set by listen; nil = no HTTP
 	verifier    *resourceserver.Verifier // of access tokens, in use by http; nil = none
+	systemd     *systemdReporter
 }
 
 // newService returns a service for an app.
@@ -88,6 +89,7 @@ func serve(ctx context.Context, c *cli, alsoStdio bool) error {
 	c.secondSignal.set(a.gateway.EndGracePeriods)
 	s := newService(a, c.stdio)
 	if a.Config.Listen == "" {
+		s.systemd = newSystemdReporter(c.systemd, s, "")
 		s.logStdioStart()
 		c.serving = true
 		return a.run(ctx, func(ctx context.Context) error {
@@ -102,6 +104,7 @@ func serve(ctx context.Context, c *cli, alsoStdio bool) error {
 	}
 	url := endpointURL(a.Config, ln.Addr())
 	a.pages.setURL(publicURL(a.Config, url))
+	s.systemd = newSystemdReporter(c.systemd, s, readyURL(a.Config, ln.Addr()))
 	s.logHTTPStart(url)
 	c.serving = true
 	return a.run(ctx, func(ctx context.Context) error {

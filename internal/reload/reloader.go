@@ -67,7 +67,10 @@ type Options struct {
 	Target      Target
 	Server      HTTPServer // nil = no HTTP
 	Certificate *Certificates
-	Log         *slog.Logger
+	// OnReload is called when a reload begins to read the file, and the returned function when that
+	// reload has ended.
+	OnReload func() (done func()) // may be nil
+	Log      *slog.Logger
 }
 
 // A Reloader applies the configuration file to a running gateway after SIGHUP and after changes of
@@ -213,6 +216,9 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 	} else if r.isUnchanged() {
 		r.logUnchanged(r.source, false)
 		return
+	}
+	if r.OnReload != nil {
+		defer r.OnReload()()
 	}
 	next, changes, pair, err := r.read(ctx, requested)
 	if ctx.Err() != nil { // the error may be that of a command that was killed
