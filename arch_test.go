@@ -177,6 +177,7 @@ var allowedModules = map[string][]string{
 	"github.com/pelletier/go-toml":                   {"internal/config/clientimport"},
 	"github.com/rogpeppe/go-internal":                {},
 	"github.com/spf13/cobra":                         {"cmd/gateway"},
+	"github.com/spf13/pflag":                         {"cmd/gateway"},
 	"github.com/yosida95/uritemplate":                {"catalog"},
 	"github.com/zalando/go-keyring":                  {"internal/keyring"},
 	"github.com/zitadel/oidc":                        {},

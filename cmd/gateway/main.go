@@ -25,9 +25,6 @@ import (
 	"mcpgateway/internal/sdnotify"
 )
 
-// version is the version of the gateway. A release sets it with -ldflags.
-var version = "0.1.0-dev"
-
 func main() {
 	if os.Getenv(debugEnv) == "" {
 		runtime.MemProfileRate = 0 // sampling allocations for /heap costs 1 % of a call
@@ -220,7 +217,7 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 		serveCommand(c), checkCommand(c), toolsCommand(c), callCommand(c),
 		loginCommand(c), logoutCommand(c), approveCommand(c),
 		importCommand(&c.source), trustCommand(&c.source), untrustCommand(&c.source),
-		secretCommand(c.stdio), healthCommand(&c.source), versionCommand(c.out),
+		secretCommand(c.stdio), healthCommand(&c.source), versionCommand(c.out), manCommand(),
 	)
 	root.SetHelpCommand(helpCommand())
 	for _, cmd := range append(root.Commands(), root) {
