@@ -120,6 +120,8 @@ var allowedImports = map[string][]string{
 	"internal/quota":     {},
 	"internal/principal": {"internal/quota", "internal/text"},
 	"internal/ratelimit": {"internal/config", "internal/principal"},
+	// the admin API
+	"internal/activity": {"gateway", "internal/audit", "internal/protocol", "internal/text"},
 	// the program
 	"internal/reload":     {"internal/atomicfile", "internal/config"},
 	"internal/gctune":     {},
@@ -266,6 +268,7 @@ var extraTestImports = map[string][]string{
 	"docs": {"internal/config"},
 	"gateway": {"backends", "internal/config", "internal/config/pins",
 		"internal/oauthclient"},
+	"internal/activity":   {"catalog", "internal/callid", "internal/wire"},
 	"internal/audit":      {"internal/logging"},
 	"internal/httpserver": {"internal/peer"},
 	"internal/peer":       {"internal/transport/child"},

@@ -216,6 +216,7 @@ func (c *clientCall) send(route catalog.Route) {
 		return
 	}
 	c.Route = route
+	c.g.Observers.routed(&c.CallInfo)
 	switch {
 	case c.isHidden():
 		c.rejectUnknown()

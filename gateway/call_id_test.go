@@ -22,6 +22,8 @@ func (n *callNumbers) Begin(c *gateway.CallInfo) {
 	n.began[string(c.ID)] = c.Seq
 }
 
+func (*callNumbers) Routed(*gateway.CallInfo) {}
+
 func (n *callNumbers) End(c *gateway.CallInfo, _ gateway.Outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

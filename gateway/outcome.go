@@ -15,6 +15,9 @@ import (
 // resources/read, once each. Calls wait for its methods, which must be fast.
 type Observer interface {
 	Begin(*CallInfo)
+	// Routed is called between Begin and End when the Route is known, again each time a call that
+	// led to a question is sent. It is not called for calls that are not routed.
+	Routed(*CallInfo)
 	End(*CallInfo, Outcome)
 }
 
@@ -69,6 +72,15 @@ func (all Observers) begin(c *CallInfo) {
 	c.Seq = callid.Next()
 	for _, o := range all {
 		o.Begin(c)
+	}
+}
+
+func (all Observers) routed(c *CallInfo) {
+	if !observed(c.Method) {
+		return
+	}
+	for _, o := range all {
+		o.Routed(c)
 	}
 }
 
@@ -134,6 +146,8 @@ func AuditObserver(j *audit.Journal) Observer { return journalObserver{j} }
 type journalObserver struct{ *audit.Journal }
 
 func (journalObserver) Begin(*CallInfo) {}
+
+func (journalObserver) Routed(*CallInfo) {}
 
 func (j journalObserver) End(c *CallInfo, o Outcome) {
 	r := audit.Record{

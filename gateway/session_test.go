@@ -318,6 +318,8 @@ func TestClientDisconnectIsLogged_F_CLI_10(t *testing.T) {
 type outcomeRecorder struct{ ended []gateway.Outcome }
 
 func (*outcomeRecorder) Begin(*gateway.CallInfo) {}
+
+func (*outcomeRecorder) Routed(*gateway.CallInfo) {}
 func (o *outcomeRecorder) End(_ *gateway.CallInfo,
 	e gateway.Outcome) {
 	o.ended = append(o.ended, e)

@@ -18,6 +18,7 @@ import (
 type beginCounter map[string]int
 
 func (o beginCounter) Begin(c *gateway.CallInfo)            { o[c.Session+"/"+string(c.ID)]++ }
+func (beginCounter) Routed(*gateway.CallInfo)               {}
 func (beginCounter) End(*gateway.CallInfo, gateway.Outcome) {}
 
 // Backend responses, crashes and restarts, cancellations, disconnects and timeouts are concurrent.

@@ -128,6 +128,8 @@ func (c *callCounter) Begin(call *gateway.CallInfo) {
 	c.begun[call.Session+" "+string(call.ID)]++
 }
 
+func (*callCounter) Routed(*gateway.CallInfo) {}
+
 func (c *callCounter) End(call *gateway.CallInfo, o gateway.Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -117,6 +117,8 @@ type outcomeRecorder struct {
 
 func (e *outcomeRecorder) Begin(*gatewaypkg.CallInfo) { e.mu.Lock(); e.open++; e.mu.Unlock() }
 
+func (*outcomeRecorder) Routed(*gatewaypkg.CallInfo) {}
+
 func (e *outcomeRecorder) End(c *gatewaypkg.CallInfo, o gatewaypkg.Outcome) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
