@@ -32,8 +32,8 @@ const (
 )
 
 // dial opens the Conn that the configuration describes, or calls Options.Dial. mode matters only
-// for a backend behind a URL.
-func (b *Backend) dial(mode dialMode) (transport.Conn, error) {
+// for a backend behind a URL, and so does onReconnect; see httpclient.Options.
+func (b *Backend) dial(mode dialMode, onReconnect func(wire.ID)) (transport.Conn, error) {
 	c := b.cfg
 	switch {
 	case b.set.Dial != nil:
@@ -43,7 +43,7 @@ func (b *Backend) dial(mode dialMode) (transport.Conn, error) {
 	case c.URL != "":
 		o := httpclient.Options{URL: c.URL, Headers: c.Headers, TLS: httpclient.ClientTLS(c.TLS),
 			Via: b.set.Via, Limit: b.set.MaxMessage,
-			Quota: b.receiveQuota, Log: b.outputLog}
+			Quota: b.receiveQuota, Log: b.outputLog, OnReconnect: onReconnect}
 		if b.login != nil {
 			o.Authorizer = b.login.Authorization
 		}

@@ -15,6 +15,7 @@ import (
 
 	"mcpgateway/backends/internal/supervise"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/wire"
 )
 
@@ -175,6 +176,30 @@ func TestCallsOfLostSession_F_HTTP_13(t *testing.T) {
 					t.Errorf("%d times initialize after 3 lost sessions", n)
 				}
 			})
+		}
+	}
+}
+
+// A call counts how often it was sent again.
+func TestCallOfLostSessionCountsReconnects(t *testing.T) {
+	s := &sessionServer{refuse: notFound}
+	set := s.serve(t, "shared")
+	for round, want := range []int{0, 1} {
+		if round > 0 {
+			s.forget()
+		}
+		w := make(ResponseChan, 1)
+		call := set.NewCall("x", contract.BackendRequest{Session: "one",
+			Message: wire.NewRequest("0", "tools/call", []byte(`{"name":"now"}`))}, w)
+		if n := call.Reconnects(); n != 0 {
+			t.Errorf("%d reconnects before the call is sent", n)
+		}
+		call.Send()
+		if a := <-w; a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		if n := call.Reconnects(); n != want {
+			t.Errorf("%d reconnects, want %d", n, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // runConn waits for a start slot, dials, runs the connection until it ends, and returns the reason
@@ -22,7 +23,8 @@ func (c *connector) runConn(ctx context.Context, mode dialMode) error {
 		return err
 	}
 	defer started()
-	conn, err := bc.b.dial(mode)
+	l := newLink(bc)
+	conn, err := bc.b.dial(mode, func(id wire.ID) { l.peer.NoteReconnect(id) })
 	if err != nil {
 		return err
 	}
@@ -32,7 +34,6 @@ func (c *connector) runConn(ctx context.Context, mode dialMode) error {
 	// connCtx is the parent, so its end ends workCtx at once
 	workCtx, stop := mergeContexts(connCtx, ctx)
 	defer stop()
-	l := newLink(bc)
 	h := &inboundHandler{link: l, disconnect: disconnect}
 	p := peer.New(conn, h, peer.Options{
 		Log: func() *slog.Logger { return bc.outputLog }, MaxInFlight: maxBackendRequests,

@@ -56,7 +56,7 @@ type clientCall struct {
 	// nil until the call is sent; not changed after a cancellation
 	backendCall contract.BackendCall
 
-	confirmation atomic.Uint32 // a confirmation, for the audit record
+	history callHistory
 	// counted for the rate limits, itself or the earlier request that led to a question
 	counted bool
 
@@ -66,6 +66,14 @@ type clientCall struct {
 	consents callConsents
 	// cancels the context of the goroutine that works for the call; nil if there is none
 	cancelWait context.CancelFunc
+}
+
+// A callHistory has the events of a call that its Outcome reports.
+type callHistory struct {
+	confirmation atomic.Uint32 // a confirmation
+	rounds       atomic.Uint32 // see audit.Counts
+	progress     atomic.Uint32
+	reconnects   atomic.Uint32 // of further BackendCalls than clientCall.backendCall
 }
 
 // callConsents are the consents of the user to a call.
@@ -439,6 +447,7 @@ func (c *clientCall) isCancelled() bool {
 func (c *clientCall) end(o Outcome) {
 	if c.backendCall != nil {
 		c.BackendID, c.Sent = c.backendCall.ID(), c.backendCall.SentAt()
+		o.Reconnects = c.backendCall.Reconnects()
 	}
 	c.finish(o)
 }
@@ -446,6 +455,9 @@ func (c *clientCall) end(o Outcome) {
 // finish ends a call that was not sent. It must be called once, like end.
 func (c *clientCall) finish(o Outcome) {
 	c.kind.ended()
-	o.Confirmation = confirmation(c.confirmation.Load()).String()
+	h := &c.history
+	o.Confirmation = confirmation(h.confirmation.Load()).String()
+	o.Rounds, o.Progress = int(h.rounds.Load()), int(h.progress.Load())
+	o.Reconnects += int(h.reconnects.Load())
 	c.g.Observers.end(&c.CallInfo, o)
 }

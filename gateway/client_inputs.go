@@ -42,6 +42,7 @@ func (ci clientInputs) ask(ctx context.Context,
 		m := ci.c.inputDeclined(failure)
 		return nil, &m
 	}
+	ci.c.history.rounds.Add(1)
 	answers := make([]wire.Member, len(inputs))
 	askCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

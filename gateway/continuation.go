@@ -46,7 +46,7 @@ func (c *statelessCall) continueCall() bool {
 	}
 	c.consents.given = t.Consents
 	if c.consents.given&contract.Confirmed != 0 {
-		c.confirmation.Store(uint32(confirmationAccepted))
+		c.history.confirmation.Store(uint32(confirmationAccepted))
 	}
 	switch t.Kind {
 	case mrtr.TicketState:

@@ -44,6 +44,7 @@ type Outcome struct {
 	Reason string // text of the gateway, if the backend did not respond
 	// state of the question whether the call may run (tools.confirm); "" = not needed
 	Confirmation string
+	audit.Counts
 	// result or error object of the backend, or a result of the gateway; nil = none
 	Result []byte
 	Queued time.Duration // time until the call was sent; until its end if it was not sent
@@ -156,6 +157,7 @@ func (j journalObserver) End(c *CallInfo, o Outcome) {
 		ID: string(c.ID), BackendID: string(c.BackendID),
 		Tool: truncate(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Original,
 		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Confirmation: o.Confirmation,
+		Counts:  o.Counts,
 		Started: c.Started, Queued: o.Queued, Dur: o.Dur,
 		BytesIn: len(c.Arguments), BytesOut: len(o.Result),
 		Arguments: c.Arguments, Result: o.Result,

@@ -45,7 +45,7 @@ func (q question) params() []byte {
 // note sets the state of the confirmation, if this is what the question asks for.
 func (q question) note(state confirmation) {
 	if q.Asks == contract.Confirmed {
-		q.c.confirmation.Store(uint32(state))
+		q.c.history.confirmation.Store(uint32(state))
 	}
 }
 

@@ -43,6 +43,7 @@ type resumableCall struct {
 	timer       *time.Timer               // gatherTime or suspendTimeout; nil if neither runs
 	response    *contract.BackendResponse // received while suspended
 	storedBytes int                       // size of response, acquired from the byte budget
+	rounds      uint32                    // suspensions
 	ended       bool
 }
 
@@ -66,6 +67,7 @@ func (rc *resumableCall) waitingCall() *statelessCall {
 func (rc *resumableCall) OnProgress(m wire.Message) {
 	if c := rc.waitingCall(); c != nil {
 		if token := c.r.Token(); token != "" && !c.conn.isBacklogged(rc.route.Backend) {
+			c.history.progress.Add(1)
 			edit := wire.Edit{Part: wire.PartToken, Text: []byte(token)}
 			c.r.Notify(protocol.StripMeta(m).Splice(edit))
 		}

@@ -105,7 +105,10 @@ func (c *sessionCall) sendAgain(ctx context.Context,
 	request := c.request(protocol.SetContinuation(c.backendMessage(), responses, state))
 	request.Continuation, request.ServerKey = true, c.backendCall.ServerKey()
 	handler := retryHandler{make(responseWaiter, 1), c}
-	return handler.sendAndWait(ctx, c.g.Backends.NewCall(c.Route.Backend, request, handler))
+	again := c.g.Backends.NewCall(c.Route.Backend, request, handler)
+	resp := handler.sendAndWait(ctx, again)
+	c.history.reconnects.Add(uint32(again.Reconnects()))
+	return resp
 }
 
 // finishRoundTrips ends the call with the final response of a modern backend. If the response is a

@@ -97,7 +97,7 @@ func TestRoundTrips_ClientIsAsked(t *testing.T) {
 		client.WantNothing()
 		gh.WantNothing()
 		if records := h.auditRecords(); len(records) != 1 ||
-			!strings.Contains(records[0], "outcome=ok") {
+			!strings.Contains(records[0], "outcome=ok rounds=2 progress=1 bytes_in") {
 			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
 		}
 	})

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -110,7 +111,11 @@ func (sr *serverRequest) send() {
 	}
 	sr.state = sent
 	sr.toClient.Handler, sr.toClient.Token = sr, sr.r.Token()
-	sr.toClient.RelatedTo = sr.s.calls.track(sr).relatedID()
+	call := sr.s.calls.track(sr)
+	if call != nil && !strings.HasPrefix(sr.r.Method(), "tasks/") {
+		call.history.rounds.Add(1)
+	}
+	sr.toClient.RelatedTo = call.relatedID()
 	// sr.mu stays locked during sending, like c.mu in clientCall.send.
 	sr.s.peer.Send(sr.s.tasks.toClientIDs(sr.backend, sr.labelled()), &sr.toClient)
 }

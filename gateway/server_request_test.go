@@ -90,7 +90,7 @@ func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
 func TestServerRequest_PausesCallTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}
-		_, client, gh, _, ofCall := startCallThatAsks(t, o, allClientCaps)
+		h, client, gh, _, ofCall := startCallThatAsks(t, o, allClientCaps)
 		for i, end := range []func(wire.ID){
 			func(id wire.ID) { client.SendResult(id, `{"action":"accept"}`) },
 			func(id wire.ID) { client.SendError(id, `{"code":-1,"message":"no"}`) },
@@ -113,6 +113,7 @@ func TestServerRequest_PausesCallTimeout(t *testing.T) {
 		}
 		gh.SendResult(ofCall.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		wantRecord(t, h, "outcome=ok rounds=3 bytes_in")
 		client.Send(toolsCall("2", "ask"))
 		gh.WantRequest("tools/call")
 		time.Sleep(time.Minute)

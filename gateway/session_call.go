@@ -93,6 +93,7 @@ func (c *sessionCall) request(m wire.Message) contract.BackendRequest {
 func (c *sessionCall) OnProgress(m wire.Message) {
 	c.sawProgress.Store(true)
 	if !c.conn.isBacklogged(c.Route.Backend) {
+		c.history.progress.Add(1)
 		c.r.Notify(c.s.tasks.toClientIDs(c.Route.Backend, m))
 	}
 }

@@ -135,6 +135,7 @@ func (c *statelessCall) serveTaskRequest(ctx context.Context) {
 // OnProgress implements contract.CallHandler. It is not called if the call is resumable.
 func (c *statelessCall) OnProgress(m wire.Message) {
 	if !c.conn.isBacklogged(c.Route.Backend) {
+		c.history.progress.Add(1)
 		c.r.Notify(m)
 	}
 }
@@ -178,6 +179,7 @@ func (c *statelessCall) fromModern(m wire.Message) error {
 	case kind == protocol.ResultInputRequired:
 		out := outcomeOf(m)
 		out.Kind = InputRequired
+		c.history.rounds.Add(1)
 		c.forward(c.sealState(m), true, out)
 	default:
 		c.forward(m, true, outcomeOf(m))

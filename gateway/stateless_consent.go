@@ -46,6 +46,7 @@ func (c *statelessCall) requestURLConsent(failure []byte) bool {
 	case len(inputs) == 0:
 		return false
 	}
+	c.history.rounds.Add(1)
 	c.askBeforeRerun(question{}, mrtr.Ticket{Run: newID()}, inputs, suspendTimeout)
 	return true
 }

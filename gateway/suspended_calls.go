@@ -93,6 +93,8 @@ func (rc *resumableCall) suspend() {
 		rc.abort("it sent a request to the client, and too many calls wait for their clients")
 		return
 	}
+	rc.rounds++
+	c.history.rounds.Store(rc.rounds)
 	rc.call = nil
 	rc.timer = time.AfterFunc(suspendTimeout, rc.expire)
 	rc.mu.Unlock()
@@ -133,6 +135,7 @@ func (rc *resumableCall) resume(c *statelessCall, responses []byte) error {
 	}
 	rc.timer.Stop()
 	rc.timer = nil
+	c.history.rounds.Store(rc.rounds)
 	if answer := rc.response; answer != nil {
 		rc.endLocked()
 		rc.mu.Unlock()

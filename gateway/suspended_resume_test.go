@@ -62,10 +62,10 @@ func TestSuspended_ResumesWithResponses(t *testing.T) {
 			t.Errorf("%d calls are suspended", n)
 		}
 		records := h.auditRecords()
-		if len(records) != 4 || !strings.Contains(records[0], "outcome=input_required") ||
-			!strings.Contains(records[1], "outcome=input_required") ||
-			!strings.Contains(records[2], "outcome=ok") ||
-			!strings.Contains(records[3], "outcome=rejected") {
+		if len(records) != 4 || !strings.Contains(records[0], "outcome=input_required rounds=1 ") ||
+			!strings.Contains(records[1], "outcome=input_required rounds=2 ") ||
+			!strings.Contains(records[2], "outcome=ok rounds=2 ") ||
+			!strings.Contains(records[3], "outcome=rejected reason") {
 			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
 		}
 	})

@@ -70,6 +70,7 @@ type Record struct {
 	// Confirmation is the state of the question whether the call may run (tools.confirm): asked,
 	// accepted, declined, cancelled (dismissed), unanswered or impossible; "" = none was needed.
 	Confirmation string
+	Counts
 
 	Started time.Time // when the gateway received the call; zero = unknown
 	// Queued is the time until the call was sent, or until its end if it was not sent: a call may
@@ -81,6 +82,17 @@ type Record struct {
 	BytesIn, BytesOut int // sizes of the arguments and the result
 
 	Arguments, Result []byte // raw JSON or nil; used only as far as Options.Payloads permits
+}
+
+// Counts are the numbers of events during a call. A record has those that are not 0.
+type Counts struct {
+	// Rounds is the number of times that the client was asked for input on behalf of the backend.
+	Rounds int
+	// Progress is the number of progress notifications that were forwarded to the client.
+	Progress int
+	// Reconnects is the number of times that the call was sent to the backend again, or that the
+	// stream of its response was resumed.
+	Reconnects int
 }
 
 // A queuedRecord is a record with the full sizes of payloads that may be truncated.
@@ -120,6 +132,9 @@ func (e *queuedRecord) appendOutcome(a []slog.Attr, mask func(string) string) []
 	}
 	a = appendKnown(a, "reason", e.reason(mask))
 	a = appendKnown(a, "confirmation", e.Confirmation)
+	a = appendCount(a, "rounds", e.Rounds)
+	a = appendCount(a, "progress", e.Progress)
+	a = appendCount(a, "reconnects", e.Reconnects)
 	if !e.Started.IsZero() {
 		a = append(a, slog.Time("started", e.Started))
 	}
@@ -189,4 +204,11 @@ func appendKnown(a []slog.Attr, key, value string) []slog.Attr {
 		return a
 	}
 	return append(a, slog.String(key, value))
+}
+
+func appendCount(a []slog.Attr, key string, n int) []slog.Attr {
+	if n == 0 {
+		return a
+	}
+	return append(a, slog.Int(key, n))
 }

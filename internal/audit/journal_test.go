@@ -122,6 +122,21 @@ func TestCallID(t *testing.T) {
 	}
 }
 
+// A record has the counts that are not 0.
+func TestCounts(t *testing.T) {
+	for want, counts := range map[string]audit.Counts{
+		`"outcome":"ok","queued_ms"`: {},
+		`"outcome":"ok","rounds":2,"progress":17,"reconnects":3,"queued_ms":0,`: {2, 17, 3},
+		`"outcome":"ok","progress":1,"queued_ms":0,`:                            {Progress: 1},
+	} {
+		r := call
+		r.Counts = counts
+		if got := written(t, "json", audit.Options{}, r); !strings.Contains(got, want) {
+			t.Errorf("got  %swant %s", got, want)
+		}
+	}
+}
+
 func TestPayloadsOfAllKinds(t *testing.T) {
 	long := `{"password":"` + strings.Repeat("p", 1000) +
 		`","text":"` + strings.Repeat("s3cret ", 20_000) + `"}`

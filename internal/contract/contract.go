@@ -95,6 +95,9 @@ type BackendCall interface {
 	ID() wire.ID
 	// SentAt returns the time at which the request was last sent; zero = never.
 	SentAt() time.Time
+	// Reconnects returns the number of times that the request was sent again after its first
+	// sending, or that the stream of its response was resumed.
+	Reconnects() int
 	// ServerKey identifies the server to which the request was last sent; "" = never sent.
 	ServerKey() string
 	// RelayProgress calls the function forward with the progress that arrives after the response,

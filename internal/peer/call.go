@@ -58,6 +58,8 @@ type transmission struct {
 	id    int64     // key of the entry, and id under which the request is sent
 	at    time.Time // time at which the call was sent
 	phase atomic.Int32
+	// see Call.Reconnects; it includes those of the entries before
+	reconnects atomic.Uint32
 	// cancellation that TrySend writes after the request; set before the phase abandonedInWrite
 	notice *wire.Message
 }
@@ -90,6 +92,15 @@ func (c *Call) SentAt() time.Time {
 		return d.at
 	}
 	return time.Time{}
+}
+
+// Reconnects returns the number of times that the call was sent again after its first sending, or
+// that the transport has reported by [Peer.NoteReconnect].
+func (c *Call) Reconnects() int {
+	if d := c.sentVia.Load(); d != nil {
+		return int(d.reconnects.Load())
+	}
+	return 0
 }
 
 // ErrTimeout is the error of a call that got no response within its Timeout.

@@ -36,6 +36,9 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	sent := &c.firstSend
 	if sent.peer != nil { // the record of an earlier send may still be read
 		sent = new(transmission)
+		if before := c.sentVia.Load(); before != nil {
+			sent.reconnects.Store(before.reconnects.Load() + 1)
+		}
 	}
 	if err := p.calls.insert(c, sent); err != nil {
 		return err
@@ -77,6 +80,16 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 		}
 	}
 	return nil
+}
+
+// NoteReconnect records that the transport has sent the request with this id again, or has resumed
+// the stream of its response; see Call.Reconnects. It does nothing if the call has ended.
+func (p *Peer) NoteReconnect(id wire.ID) {
+	if c := p.callByID(id); c != nil {
+		if sent := c.sentVia.Load(); sent != nil {
+			sent.reconnects.Add(1)
+		}
+	}
 }
 
 // endWrite ends the phase beingWritten of a call. If the call was abandoned in that phase, and the

@@ -50,6 +50,15 @@ func TestACallIsSentAgainByItsHandler(t *testing.T) {
 		if call.ID() != "3" {
 			t.Errorf("its id is %s", call.ID())
 		}
+		if n := call.Reconnects(); n != 2 {
+			t.Errorf("%d reconnects after two further sendings", n)
+		}
+		k.NoteReconnect("3")
+		k.NoteReconnect("2")
+		k.NoteReconnect("99")
+		if n := call.Reconnects(); n != 3 {
+			t.Errorf("%d reconnects after one at the transport", n)
+		}
 		k.remote.SendResult("3", "{}")
 		if m, err := h.wantOutcome(t); err != nil || m.Part(wire.PartResult) == nil {
 			t.Errorf("it ended with %s, %v", m.Raw(), err)

@@ -68,13 +68,19 @@ func TestRefusedCallIsSentAgainWithAnotherToken(t *testing.T) {
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
 		synctest.Test(t, func(t *testing.T) {
 			s, a := newStub(t), &tokens{}
-			c := ready(t, s, func(o *Options) { o.Authorizer = a })
+			reconnects := make(map[wire.ID]int)
+			c := ready(t, s, func(o *Options) {
+				o.Authorizer, o.OnReconnect = a, func(id wire.ID) { reconnects[id]++ }
+			})
 			requires(s, "token-2", status)
 			id := c.call("tools/call")
 			if m, _, err := c.Read(); err != nil || m.ID() != id {
 				t.Errorf("%s, %v", m.Raw(), err)
 			}
 			synctest.Wait()
+			if want := s.count("tools/call") - 1; len(reconnects) != 1 || reconnects[id] != want {
+				t.Errorf("%v reconnects, want %d", reconnects, want)
+			}
 			var got []string
 			for _, r := range s.requests("tools/call") {
 				got = append(got, r.header.Get("Authorization"))

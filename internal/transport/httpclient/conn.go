@@ -35,6 +35,10 @@ type Options struct {
 	// once for each message, possibly concurrently, and never with a lock held.
 	RequestHeaders func(wire.Message) map[string]string
 
+	// OnReconnect is called when a request was sent again, or the stream of its response was
+	// resumed, with the id of the request. It may be called concurrently; nil = not called.
+	OnReconnect func(wire.ID)
+
 	// RoundTripper replaces the pool of connections that the Conn creates; nil = not replaced.
 	// Close closes the idle connections of the RoundTripper. Only tests set RoundTripper.
 	RoundTripper http.RoundTripper
@@ -112,7 +116,7 @@ func newHTTPConn(o Options) *httpConn {
 	}
 	c := &httpConn{
 		messageReader: messageReader{limit: o.Limit, quota: o.Quota, log: o.Log},
-		inbox:         newInbox(),
+		inbox:         newInbox(o.OnReconnect),
 		goroutines:    newGoroutines(ctx),
 		ctx:           ctx, abort: abort,
 		ready: make(chan struct{}),

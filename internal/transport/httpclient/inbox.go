@@ -12,14 +12,21 @@ type readResult struct {
 	err       error
 }
 
-// An inbox passes messages and errors to the reader of a Conn.
+// An inbox passes messages and errors to the reader of a Conn, and reports requests that were sent
+// again.
 type inbox struct {
 	results chan readResult // only deliver sends to it
 	closed  chan struct{}   // closed by close
+
+	onReconnect func(wire.ID) // see Options
 }
 
-func newInbox() inbox {
-	return inbox{results: make(chan readResult), closed: make(chan struct{})}
+func newInbox(onReconnect func(wire.ID)) inbox {
+	if onReconnect == nil {
+		onReconnect = func(wire.ID) {}
+	}
+	return inbox{results: make(chan readResult), closed: make(chan struct{}),
+		onReconnect: onReconnect}
 }
 
 // next returns the next result that was passed to deliver. It returns ErrClosed after close, and

@@ -225,7 +225,10 @@ func TestHTTPRetries(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				c := ready(t, s, nil)
+				reconnects := 0
+				c := ready(t, s, func(o *Options) {
+					o.OnReconnect = func(wire.ID) { reconnects++ }
+				})
 				synctest.Wait()
 				failed := false
 				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
@@ -241,6 +244,9 @@ func TestHTTPRetries(t *testing.T) {
 				m, _, err := c.Read()
 				if again := err == nil && m.ID() == id; again != tt.again {
 					t.Errorf("got %s, %v", m.Raw(), err)
+				}
+				if again := reconnects == 1; again != tt.again || reconnects > 1 {
+					t.Errorf("%d reconnects", reconnects)
 				}
 				if took := time.Since(began).Truncate(10 * time.Millisecond); took != tt.after {
 					t.Errorf("took %v, want %v", took, tt.after)

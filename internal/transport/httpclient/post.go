@@ -61,6 +61,7 @@ func (p *outgoingPost) run() {
 		method:     p.m.Method(),
 		log:        p.c.log,
 		onWritten:  p.turn.markWritten,
+		onRetry:    p.noteReconnect,
 	}
 	resp, err := p.target.sendAuthorized(ctx, http.MethodPost, header, p.m.Text(), retry)
 	switch {
@@ -80,6 +81,13 @@ func (p *outgoingPost) run() {
 	defer resp.Body.Close()
 	p.response.status = resp.StatusCode
 	p.c.flavour.handleResponse(p, resp)
+}
+
+// noteReconnect reports that p was sent again, or that the stream of its response was resumed.
+func (p *outgoingPost) noteReconnect() {
+	if p.id != "" {
+		p.c.onReconnect(p.id)
+	}
 }
 
 // prepare marks p as sent and returns the headers of p. It returns false if p was cancelled or the

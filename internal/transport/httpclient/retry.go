@@ -34,6 +34,7 @@ type retryPolicy struct {
 	method     string // JSON-RPC method, for the log
 	log        *slog.Logger
 	onWritten  func() // called when the request has been written; may be nil
+	onRetry    func() // called before the request is sent again; may be nil
 
 	// State of the current attempt, set by package net/http.
 	connRequested atomic.Bool // a connection was requested; false without tracing
@@ -58,7 +59,14 @@ func isIdempotent(method string) bool {
 // beforeRetry is a retryablehttp.PrepareRetry; it is called before each retry.
 func (r *retryPolicy) beforeRetry(*http.Request) error {
 	r.log.Debug("retrying a message", "method", r.method)
+	r.noteRetry()
 	return nil
+}
+
+func (r *retryPolicy) noteRetry() {
+	if r.onRetry != nil {
+		r.onRetry()
+	}
 }
 
 // shouldRetry is a retryablehttp.CheckRetry. It replaces the default of the library, which retries

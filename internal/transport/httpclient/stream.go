@@ -59,6 +59,7 @@ func (c *streamable) readStream(p *outgoingPost, resp *http.Response) {
 		if again, err = c.get(p.ctx, events.LastEventID); err != nil {
 			continue
 		}
+		p.noteReconnect()
 		var received bool
 		if received, err = readEvents(events, again, handle); received {
 			failures = -1

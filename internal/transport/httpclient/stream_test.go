@@ -192,7 +192,8 @@ func TestHTTPResumes(t *testing.T) {
 				w.WriteHeader(405)
 			}
 		}
-		c := ready(t, s, nil)
+		reconnects := make(map[wire.ID]int)
+		c := ready(t, s, func(o *Options) { o.OnReconnect = func(id wire.ID) { reconnects[id]++ } })
 		id := c.call("tools/call")
 		c.want(serverNotification(1))
 		c.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id))
@@ -201,6 +202,9 @@ func TestHTTPResumes(t *testing.T) {
 		}
 		if s.count("tools/call") != 1 {
 			t.Error("the call was sent again")
+		}
+		if len(reconnects) != 1 || reconnects[id] != 2 {
+			t.Errorf("reconnects: %v", reconnects)
 		}
 	})
 }

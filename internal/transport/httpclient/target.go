@@ -262,6 +262,7 @@ func (t *httpTarget) sendAuthorized(
 		if err != nil {
 			return nil, &AuthorizationError{err}
 		}
+		retry.noteRetry()
 		// Package net/http may still read the header, to which it has added cookies.
 		header = header.Clone()
 		if header.Del("Cookie"); t.baseHeader["Cookie"] != nil {
