@@ -50,6 +50,8 @@ const (
 //     other backend.
 //   - Calls in flight at a changed or removed backend complete there. Queued calls go to the new
 //     backend of that name, or fail.
+//   - A backend that [Control.Stop] has stopped remains stopped, unless its configuration is
+//     changed in other keys than those that take effect in place.
 //
 // Apply waits for the change, not for calls in flight. Concurrent changes are made one after the
 // other. The end of ctx ends the wait for new backends, not the change. If the backends are not
@@ -131,6 +133,7 @@ func (s *Set) replaceTable(next *backendTable) {
 	s.startup.setWaitLocked(next.catalogWait)
 	s.publisher.replaceTable(next)
 	s.startup.mu.Unlock()
+	s.changes.note()
 	s.drainRemoved(before, next)
 }
 
@@ -302,7 +305,8 @@ func (s *Set) setFilters(before, next *backendTable, all []config.Backend) {
 // misconfigured backend is logged if its problem is new.
 func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
 	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string),
-		catalog: c.Catalog, catalogWait: c.CatalogWait, pins: make(map[string]config.Pin)}
+		catalog: c.Catalog, catalogWait: c.CatalogWait, pins: make(map[string]config.Pin),
+		configs: make(map[string]config.Backend), stopped: make(map[string]time.Time)}
 	for _, one := range c.Backends {
 		next.names = append(next.names, one.Name)
 		next.pins[one.Name] = one.Tools.Pin
@@ -315,6 +319,12 @@ func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*
 					"err", one.Misconfigured)
 			}
 			next.misconfigured[one.Name] = one.Misconfigured
+			continue
+		}
+		next.configs[one.Name] = one
+		if at := t.stopped[one.Name]; !at.IsZero() && reflect.DeepEqual(
+			t.configs[one.Name].WithoutRuntimeKeys(), one.WithoutRuntimeKeys()) {
+			next.stopped[one.Name] = at
 			continue
 		}
 		b := t.byName[one.Name]

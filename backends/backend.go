@@ -33,6 +33,8 @@ const (
 	Disabled State = "disabled" // disabled in the configuration
 	// a variable that it needs is missing: it is never started
 	Misconfigured State = "misconfigured"
+	// Control.Stop has stopped it
+	StoppedByUser State = "stopped by user"
 )
 
 // A Status is the state of a backend at one moment. It describes the shared connection.

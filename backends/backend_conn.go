@@ -49,7 +49,8 @@ const (
 )
 
 func newBackendConn(b *Backend, session string) *backendConn {
-	bc := &backendConn{b: b, session: session, log: b.log, outputLog: b.outputLog}
+	bc := &backendConn{b: b, session: session, log: b.log, outputLog: b.outputLog,
+		sup: supervise.New(time.Now(), b.set.changes.note)}
 	bc.starts = newStartLoop(bc)
 	bc.subs.reopen = make(chan struct{}, 1)
 	bc.calls.remove = func(q *queuedCall) bool {
@@ -129,7 +130,7 @@ func (bc *backendConn) wakeLocked() {
 	case bc.b.lifetime.goWorker(bc.starts.runPerSession):
 		bc.starts.running = true
 	default:
-		bc.sup.Stop(errStopped)
+		bc.sup.Stop(time.Now(), errStopped)
 	}
 }
 
@@ -142,7 +143,7 @@ func (bc *backendConn) markStarting() {
 	default:
 	}
 	bc.startedAt = time.Now()
-	bc.sup.Start()
+	bc.sup.Start(bc.startedAt)
 }
 
 // markFailed notes that a start failed or a connection ended, and the reason. Queued calls fail
@@ -173,7 +174,7 @@ func (bc *backendConn) markFailed(err error) {
 // If the shared connection was stopped, the backend then counts as settled.
 func (bc *backendConn) markStopped(why error) {
 	bc.mu.Lock()
-	bc.sup.Stop(why)
+	bc.sup.Stop(time.Now(), why)
 	dropped := bc.calls.take()
 	bc.mu.Unlock()
 	bc.failCalls(dropped, notSent("it did not start: %w", why))
@@ -218,12 +219,29 @@ func (bc *backendConn) whyUnavailable() error {
 	}
 }
 
+// whyDown returns the reason why the connection is not up, nil if it is up or no reason is known.
+func (bc *backendConn) whyDown() error {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	if bc.sup.State().IsUp() {
+		return nil
+	}
+	return bc.sup.Problem()
+}
+
+// history returns what has happened to the connection.
+func (bc *backendConn) history() supervise.History {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	return bc.sup.History()
+}
+
 // setIssue sets an issue of a connected backend; nil = it is resolved. It logs when the backend
 // becomes degraded, except for IssueLists, or ready again.
 func (bc *backendConn) setIssue(which supervise.HealthIssue, err error) {
 	bc.mu.Lock()
 	before := bc.sup.State()
-	bc.sup.SetIssue(which, err)
+	bc.sup.SetIssue(time.Now(), which, err)
 	after := bc.sup.State()
 	if bc.link != nil {
 		bc.link.unreachable.Store(bc.sup.HasIssue(supervise.IssueUnreachable))

@@ -23,6 +23,10 @@ type backendTable struct {
 	orderChanged bool          // the order has changed: all names are reassigned
 
 	pins map[string]config.Pin // by name, including the names of disabled backends
+	// by name: the configuration of the backends that are enabled and not misconfigured
+	configs map[string]config.Backend
+	// by name: when Control.Stop has stopped the backend, which is in all when it is started again
+	stopped map[string]time.Time
 
 	// removed backends and instances that have not ended yet, oldest first
 	draining      []*Backend
@@ -81,6 +85,8 @@ func (t *backendTable) whyAbsent(name string) error {
 	switch {
 	case t.misconfigured[name] != "":
 		return notSent("it is misconfigured: %s", t.misconfigured[name])
+	case !t.stopped[name].IsZero():
+		return notSent("it was stopped with gateway stop; gateway start %s starts it", name)
 	case slices.Contains(t.names, name):
 		return errDisabled
 	case t.removedNames[name]:

@@ -175,6 +175,21 @@ func (in *instances) open(p *principal.Principal) (*Backend, error) {
 	return one, nil
 }
 
+// renew opens an instance for each principal that has one of the backend old, which b is about to
+// replace. It returns the new instances. startup.mu is held.
+func (in *instances) renew(old *Backend) (all []*Backend) {
+	next := make(map[string]*Backend)
+	for key, one := range old.instances.all() {
+		next[key] = newInstance(in.b, one.instances.owner)
+		next[key].known.copyFrom(one.known)
+		all = append(all, next[key])
+	}
+	if len(next) > 0 {
+		in.byKey.Store(&next)
+	}
+	return all
+}
+
 // removeIdleLocked removes instances whose principals have been without sessions for a time, at
 // most limit of them, those that were used the longest time ago first. The caller must end them.
 // startup.mu is held.

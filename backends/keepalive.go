@@ -174,7 +174,7 @@ func (k *keepAlive) stopIfIdle() bool {
 	stops := !inUse && l.peer.CloseIfIdle(errIdle, listen)
 	if stops {
 		l.ended, bc.link = true, nil
-		bc.sup.Stop(nil)
+		bc.sup.Stop(time.Now(), nil)
 	}
 	bc.mu.Unlock()
 	if stops {

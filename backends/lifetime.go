@@ -3,6 +3,7 @@ package backends
 import (
 	"context"
 	"sync"
+	"time"
 
 	"mcpgateway/backends/internal/lockrank"
 )
@@ -14,13 +15,16 @@ type lifetime struct {
 	stopServing context.CancelFunc
 	alive       context.Context // done when the connections of the backend must end
 	kill        context.CancelCauseFunc
+	ended       chan struct{} // closed when nothing of the removed backend runs
+	// ended of the backends that must have ended before this one starts; not changed after start
+	predecessors []<-chan struct{}
 
 	mu      lockrank.Mutex[lifetimeRank] // so that no goroutine is started after remove
 	running sync.WaitGroup
 }
 
 func newLifetime(w *workers) *lifetime {
-	lt := &lifetime{workers: w}
+	lt := &lifetime{workers: w, ended: make(chan struct{})}
 	lt.alive, lt.kill = context.WithCancelCause(w.alive)
 	lt.serving, lt.stopServing = context.WithCancel(lt.alive)
 	return lt
@@ -59,6 +63,45 @@ func (lt *lifetime) whenEnded(done func()) {
 	lt.workers.goWorker(func(context.Context) {
 		lt.running.Wait()
 		lt.kill(nil)
+		close(lt.ended)
 		done()
 	})
+}
+
+// killAfter ends the connections of a removed backend with the cause why, if the backend has not
+// ended within a time.
+func (lt *lifetime) killAfter(limit time.Duration, why error) {
+	lt.workers.goWorker(func(ctx context.Context) {
+		select {
+		case <-lt.ended:
+		case <-time.After(limit):
+			lt.kill(why)
+		case <-ctx.Done():
+		}
+	})
+}
+
+// awaitPredecessors waits for the end of the backends that must have ended before this one starts.
+// If ctx is done first, it returns ctx.Err().
+func (lt *lifetime) awaitPredecessors(ctx context.Context) error {
+	for _, ended := range lt.predecessors {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// awaitEnd waits until nothing of the removed backend runs, or the gateway is ending. If ctx is
+// done first, it returns the cause.
+func (lt *lifetime) awaitEnd(ctx context.Context) error {
+	select {
+	case <-lt.ended:
+	case <-lt.workers.alive.Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }

@@ -10,5 +10,5 @@ type (
 	openingRank   [3]struct{} // sessionConns.opening
 	stateRank     [4]struct{} // lists, sessionConns, detection, backendConn
 	lifetimeRank  [5]struct{}
-	innermostRank [6]struct{} // workers, clientSessions, responseGroup
+	innermostRank [6]struct{} // workers, clientSessions, responseGroup, changeSignal
 )

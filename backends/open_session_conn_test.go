@@ -37,7 +37,7 @@ func TestResetBreakerBlocksNoSession(t *testing.T) {
 	var sup supervise.Supervisor
 	for range supervise.BreakerThreshold {
 		sup.Failed(time.Now(), errors.New("no"), 0)
-		sup.Start()
+		sup.Start(time.Now())
 	}
 	b.perSession.noteEnded(b.shared, false, sup.Breaker())
 	if _, reason := b.perSession.allowStart(time.Now()); reason == nil {

@@ -118,6 +118,9 @@ func (s *Set) Status() []Status {
 		} else if t.misconfigured[name] != "" {
 			all = append(all, Status{Name: name, State: Misconfigured,
 				Err: errors.New(t.misconfigured[name]), Settled: true})
+		} else if !t.stopped[name].IsZero() {
+			all = append(all, Status{Name: name, State: StoppedByUser, Err: t.whyAbsent(name),
+				Settled: true})
 		} else {
 			all = append(all, Status{Name: name, State: Disabled})
 		}

@@ -63,6 +63,9 @@ func (sl *startLoop) runShared(ctx context.Context) {
 // connect makes one connection, and returns the reason for its end when nothing of it is left.
 func (sl *startLoop) connect(ctx context.Context) error {
 	sl.conn.markStarting()
+	if err := sl.conn.b.lifetime.awaitPredecessors(ctx); err != nil {
+		return err
+	}
 	c := connector{conn: sl.conn, detection: sl.conn.b.known.detection}
 	return c.connect(ctx)
 }
@@ -144,7 +147,7 @@ func (sl *startLoop) mayStart() bool {
 		return true
 	}
 	bc.mu.Lock()
-	bc.sup.BlockUntil(reason, next)
+	bc.sup.BlockUntil(now, reason, next)
 	why := notSent("%w", bc.sup.RejectError(now))
 	dropped := bc.calls.take()
 	bc.mu.Unlock()

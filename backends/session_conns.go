@@ -92,7 +92,7 @@ func (sc *sessionConns) open(b *Backend, session string) *backendConn {
 		sc.bySession[session] = bc
 	default:
 		bc.phase = connClosed
-		bc.sup.Stop(errSessionOver)
+		bc.sup.Stop(time.Now(), errSessionOver)
 	}
 	return bc
 }

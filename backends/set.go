@@ -123,6 +123,7 @@ type Set struct {
 	containers   *containers.Records
 	applying     chan struct{} // capacity 1: one Apply at a time
 	toolsListed  chan struct{} // see ToolsListed
+	changes      changeSignal  // of the status of backends
 }
 
 // New returns a Set. It starts nothing.

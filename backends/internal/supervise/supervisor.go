@@ -67,6 +67,40 @@ type Supervisor struct {
 	readyAt         time.Time        // time when it last became ready
 	downAt          time.Time        // time of the first end or failure since readyAt; zero = none
 	issues          [numIssues]error // current faults while it is up; nil = none
+	history         History
+	onChange        func() // called when State has changed; nil = not called
+}
+
+// A History is what has happened to a connection.
+type History struct {
+	Since       time.Time // when it entered its state
+	Restarts    int       // starts after it had ended or had failed to start
+	LastError   error     // latest failure or issue, nil = none; it may be over
+	LastErrorAt time.Time
+}
+
+// New returns a Supervisor that is stopped until there is demand. It calls onChange each time that
+// State has changed, in the call of the method that reports the event.
+func New(now time.Time, onChange func()) Supervisor {
+	return Supervisor{history: History{Since: now}, onChange: onChange}
+}
+
+// History returns the history.
+func (s *Supervisor) History() History { return s.history }
+
+// noteChange is called after an event; before is the State before it.
+func (s *Supervisor) noteChange(now time.Time, before State) {
+	if s.State() == before {
+		return
+	}
+	s.history.Since = now
+	if s.onChange != nil {
+		s.onChange()
+	}
+}
+
+func (s *Supervisor) noteError(now time.Time, err error) {
+	s.history.LastError, s.history.LastErrorAt = err, now
 }
 
 // State returns the state.
@@ -83,7 +117,13 @@ func (s *Supervisor) State() State {
 func (s *Supervisor) issue() error { return cmp.Or(s.issues[:]...) }
 
 // SetIssue sets a current fault; nil = it is resolved.
-func (s *Supervisor) SetIssue(which HealthIssue, err error) { s.issues[which] = err }
+func (s *Supervisor) SetIssue(now time.Time, which HealthIssue, err error) {
+	defer s.noteChange(now, s.State())
+	s.issues[which] = err
+	if err != nil {
+		s.noteError(now, err)
+	}
+}
 
 // HasIssue reports whether a fault is set.
 func (s *Supervisor) HasIssue(which HealthIssue) bool { return s.issues[which] != nil }
@@ -167,13 +207,18 @@ func wholeSeconds(d time.Duration) time.Duration {
 }
 
 // Start is called when a start begins.
-func (s *Supervisor) Start() {
+func (s *Supervisor) Start(now time.Time) {
+	defer s.noteChange(now, s.State())
+	if s.state == BackingOff || s.state == BreakerOpen {
+		s.history.Restarts++
+	}
 	s.state, s.reachedReady, s.failureCounted, s.stopReason = Starting, false, false, nil
 	s.issues = [numIssues]error{}
 }
 
 // Up is called when the connection is ready. It returns the downtime, 0 if no failure preceded.
 func (s *Supervisor) Up(now time.Time) (downtime time.Duration) {
+	defer s.noteChange(now, s.State())
 	if !s.downAt.IsZero() {
 		downtime = now.Sub(s.downAt)
 	}
@@ -185,6 +230,7 @@ func (s *Supervisor) Up(now time.Time) (downtime time.Duration) {
 // Disconnected is called when the connection is no longer ready, with the reason. The caller then
 // calls Failed, possibly with a more precise reason.
 func (s *Supervisor) Disconnected(now time.Time, why error) {
+	defer s.noteChange(now, s.State())
 	s.state = BackingOff
 	s.breaker.reason, s.breaker.nextTry = why, time.Time{}
 	s.downAt = now
@@ -194,6 +240,8 @@ func (s *Supervisor) Disconnected(now time.Time, why error) {
 // follows after one pause. A second call for the same connection, after all of its resources are
 // released, restarts the pause and counts nothing.
 func (s *Supervisor) Failed(now time.Time, reason error, random float64) {
+	defer s.noteChange(now, s.State())
+	s.history.LastError = reason
 	switch {
 	case s.failureCounted:
 		s.breaker.setPause(now, reason, s.breaker.pause, 0)
@@ -205,6 +253,7 @@ func (s *Supervisor) Failed(now time.Time, reason error, random float64) {
 	}
 	if !s.failureCounted { // else ResetBackoff may have been called since
 		s.failureCounted, s.lastStartFailed = true, !s.reachedReady
+		s.history.LastErrorAt = now
 	}
 	if s.downAt.IsZero() {
 		s.downAt = now
@@ -220,6 +269,7 @@ func (s *Supervisor) Failed(now time.Time, reason error, random float64) {
 // further failures begin with FirstPause again. If the last failure is recorded a second time (see
 // Failed), the pause that restarts is at most FirstPause, even if the argument pause is longer.
 func (s *Supervisor) ResetBackoff(now time.Time, pause time.Duration) {
+	defer s.noteChange(now, s.State())
 	switch s.state {
 	case BackingOff, BreakerOpen, NeedsLogin:
 	default:
@@ -240,6 +290,8 @@ const LoginRetry = 5 * time.Minute
 // AwaitLogin is called instead of Failed when a start has failed or a connection has ended because
 // somebody has to log in first. It is not a failure of the backend.
 func (s *Supervisor) AwaitLogin(now time.Time, why error) {
+	defer s.noteChange(now, s.State())
+	s.noteError(now, why)
 	s.breaker = Breaker{reason: why, nextTry: now.Add(LoginRetry)}
 	s.state = NeedsLogin
 	if s.downAt.IsZero() {
@@ -248,14 +300,16 @@ func (s *Supervisor) AwaitLogin(now time.Time, why error) {
 }
 
 // BlockUntil prevents a try before the time next, for a reason outside of the connection.
-func (s *Supervisor) BlockUntil(reason error, next time.Time) {
+func (s *Supervisor) BlockUntil(now time.Time, reason error, next time.Time) {
+	defer s.noteChange(now, s.State())
 	s.state = BreakerOpen
 	s.breaker.reason, s.breaker.nextTry = reason, next
 }
 
 // Stop is called when the connection is stopped: permanently if why is set, else until there is
 // demand. A stop until there is demand also resets the failures.
-func (s *Supervisor) Stop(why error) {
+func (s *Supervisor) Stop(now time.Time, why error) {
+	defer s.noteChange(now, s.State())
 	s.state, s.stopReason = Stopped, why
 	if why == nil {
 		s.breaker = Breaker{}

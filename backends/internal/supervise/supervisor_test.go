@@ -193,7 +193,7 @@ func runScript(t *testing.T, script string) {
 		switch event {
 		case "new", "look":
 		case "start":
-			s.Start()
+			s.Start(now)
 		case "up":
 			down = s.Up(now)
 		case "lost":
@@ -201,23 +201,23 @@ func runScript(t *testing.T, script string) {
 		case "failed":
 			s.Failed(now, errors.New("failed"), random)
 		case "stop":
-			s.Stop(errors.New("stop"))
+			s.Stop(now, errors.New("stop"))
 		case "idle":
-			s.Stop(nil)
+			s.Stop(now, nil)
 		case "reset":
 			s.ResetBackoff(now, FirstPause)
 		case "reset-now":
 			s.ResetBackoff(now, 0)
 		case "block":
-			s.BlockUntil(errors.New("block"), now.Add(10*time.Second))
+			s.BlockUntil(now, errors.New("block"), now.Add(10*time.Second))
 		case "lists":
-			s.SetIssue(IssueLists, errors.New("lists"))
+			s.SetIssue(now, IssueLists, errors.New("lists"))
 		case "lists-ok":
-			s.SetIssue(IssueLists, nil)
+			s.SetIssue(now, IssueLists, nil)
 		case "ping":
-			s.SetIssue(IssueNoPong, errors.New("ping"))
+			s.SetIssue(now, IssueNoPong, errors.New("ping"))
 		case "ping-ok":
-			s.SetIssue(IssueNoPong, nil)
+			s.SetIssue(now, IssueNoPong, nil)
 		default:
 			t.Fatalf("no event: %s", event)
 		}
@@ -306,4 +306,54 @@ func TestSessionBreaker(t *testing.T) {
 	may("yes")
 	c.SharedEnded(Breaker{failures: BreakerThreshold - 1, reason: errors.New("shared")})
 	may("yes") // the breaker of the shared connection is not open
+}
+
+// The history says since when the state is what it is, how often the connection was started again
+// after a failure, and the last error, also when it is over.
+func TestHistory(t *testing.T) {
+	start := time.Now()
+	after := func(d time.Duration) time.Time { return start.Add(d * time.Second) }
+	changes := 0
+	s := New(start, func() { changes++ })
+	want := func(since time.Time, restarts int, lastError string, at time.Time, changed int) {
+		t.Helper()
+		h := s.History()
+		text := ""
+		if h.LastError != nil {
+			text = h.LastError.Error()
+		}
+		if h.Since != since || h.Restarts != restarts || text != lastError || h.LastErrorAt != at ||
+			changes != changed {
+			t.Errorf("%s: %+v after %d changes", s.State(), h, changes)
+		}
+	}
+	never := time.Time{}
+	want(start, 0, "", never, 0)
+	s.Start(after(1))
+	want(after(1), 0, "", never, 1)
+	s.Failed(after(2), errors.New("no"), 0)
+	want(after(2), 0, "no", after(2), 2)
+	s.Failed(after(3), errors.New("exit status 1"), 0) // the same failure
+	want(after(2), 0, "exit status 1", after(2), 2)
+	s.Start(after(4))
+	want(after(4), 1, "exit status 1", after(2), 3)
+	s.Up(after(5))
+	want(after(5), 1, "exit status 1", after(2), 4)
+	s.SetIssue(after(6), IssueLists, errors.New("lists"))
+	want(after(6), 1, "lists", after(6), 5)
+	s.SetIssue(after(7), IssueNoPong, errors.New("ping")) // still degraded
+	want(after(6), 1, "ping", after(7), 5)
+	s.SetIssue(after(8), IssueLists, nil)
+	s.SetIssue(after(8), IssueNoPong, nil)
+	want(after(8), 1, "ping", after(7), 6)
+	s.Stop(after(9), nil) // idle: the next start is no restart
+	s.Start(after(10))
+	s.Up(after(11))
+	want(after(11), 1, "ping", after(7), 9)
+	s.Disconnected(after(12), errors.New("closed"))
+	want(after(12), 1, "ping", after(7), 10)
+	s.AwaitLogin(after(13), errors.New("login"))
+	want(after(13), 1, "login", after(13), 11)
+	s.Start(after(14)) // no restart: it waited for a login
+	want(after(14), 1, "login", after(13), 12)
 }
