@@ -51,7 +51,8 @@ it stay approved.
 	}
 	timeout.addFlag(cmd)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "approve all changes without a question")
-	addPrincipalFlag(cmd, &principalName)
+	addPrincipalFlag(cmd, &c.source, &principalName)
+	cmd.ValidArgsFunction = firstArgument(c.source.backendNames)
 	return cmd
 }
 

@@ -60,6 +60,7 @@ VALUE is sent as a string. The exit code is 1 if the call fails or the tool repo
 			})
 		},
 	}
+	cmd.ValidArgsFunction = completeCall(&c.source)
 	timeout.addFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the raw result")
 	c.source.addProfileFlag(cmd)

@@ -31,6 +31,7 @@ type configSource struct {
 func (s *configSource) addProfileFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.profile, "profile", "",
 		"show the client only what the profile `NAME` permits")
+	completeFlag(cmd, "profile", s.profileNames)
 }
 
 // flag returns the flag for the same file as a part of a command line, with a space before it; "" =

@@ -51,6 +51,7 @@ Nothing is written if no server is found. An existing file is overwritten only w
 		"store the secrets in the keyring of the operating system")
 	cmd.Flags().StringVar(&im.envFile, "env-file", "",
 		"add the secrets to `FILE`, which only you can read")
+	completePath(cmd, "project", cobra.ShellCompDirectiveFilterDirs)
 	cmd.Flags().BoolVar(&im.output.force, "force", false, "with --output: overwrite FILE")
 	return cmd
 }

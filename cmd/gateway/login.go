@@ -44,11 +44,12 @@ the state directory that only you can read. gateway logout NAME deletes it.`,
 	timeout.addFlag(cmd)
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false,
 		"print the link instead of opening a browser, and read the redirect from stdin")
-	addPrincipalFlag(cmd, &principalName)
+	addPrincipalFlag(cmd, &c.source, &principalName)
+	cmd.ValidArgsFunction = firstArgument(c.source.serverNames)
 	return cmd
 }
 
-func addPrincipalFlag(cmd *cobra.Command, name *string) {
+func addPrincipalFlag(cmd *cobra.Command, s *configSource, name *string) {
 	cmd.Flags().Func("principal",
 		"the client `NAME` whose login it is, with oauth.per: principal",
 		func(text string) error {
@@ -57,6 +58,7 @@ func addPrincipalFlag(cmd *cobra.Command, name *string) {
 			}
 			return nil
 		})
+	completeFlag(cmd, "principal", s.principalNames)
 }
 
 func logoutCommand(c *cli) *cobra.Command {
@@ -71,7 +73,8 @@ that, and deletes the stored login.`,
 			return logout(cmd.Context(), c, args[0], principalName)
 		},
 	}
-	addPrincipalFlag(cmd, &principalName)
+	addPrincipalFlag(cmd, &c.source, &principalName)
+	cmd.ValidArgsFunction = firstArgument(c.source.serverNames)
 	return cmd
 }
 

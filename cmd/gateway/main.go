@@ -210,6 +210,10 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 	p.StringVar(&c.source.logFormat, "log-format", "", "text or json (default text)")
 	p.StringVar(&c.source.state, "state", "",
 		"the `DIR` for state such as the last known catalogs, or none")
+	completeFlag(root, "log-level", values("debug", "info", "warn", "error"))
+	completeFlag(root, "log-format", values("text", "json"))
+	completePath(root, "config", cobra.ShellCompDirectiveFilterFileExt, "yaml", "yml", "json")
+	completePath(root, "state", cobra.ShellCompDirectiveFilterDirs)
 	serveFlags(root, &c.source, &alsoStdio)
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
@@ -220,6 +224,7 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 		secretCommand(c.stdio), healthCommand(&c.source), versionCommand(c.out), manCommand(),
 	)
 	root.SetHelpCommand(helpCommand())
+	completeNoFiles(root)
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.Args = asUsageErrors(cmd.Args)
 	}
@@ -230,8 +235,9 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 // unknown command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about any command",
+		Use:               "help [COMMAND]",
+		Short:             "Help about any command",
+		ValidArgsFunction: completeCommand,
 		RunE: func(c *cobra.Command, args []string) error {
 			about, rest, err := c.Root().Find(args)
 			switch {

@@ -64,6 +64,8 @@ printed.
 		"print JSON: name, backend, backend_tool, and the tool as listed by the backend")
 	cmd.Flags().StringVar(&only, "backend", "", "print only the tools of the backend `NAME`")
 	c.source.addProfileFlag(cmd)
+	cmd.ValidArgsFunction = firstArgument(c.source.toolNames)
+	completeFlag(cmd, "backend", c.source.backendNames)
 	return cmd
 }
 
