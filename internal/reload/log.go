@@ -36,13 +36,13 @@ func (r *Reloader) logHeld(next *config.Config, c config.Changes, requested bool
 		}
 		problem := b.Name + ": " + b.Misconfigured
 		held = append(held, problem)
-		if requested || !slices.Contains(r.held, problem) {
+		if requested || !slices.Contains(r.logged.held, problem) {
 			r.log.Warn("new entry of the backend misconfigured: keeping the old entry, "+
 				"with the new filters", "backend", b.Name, "err", b.Misconfigured,
 				"text", heldHint(b.Misconfigured))
 		}
 	}
-	r.held = held
+	r.logged.held = held
 }
 
 // heldHint returns the hint for a backend with this problem that keeps its old entry.
@@ -71,11 +71,11 @@ func (r *Reloader) logReload(next *config.Loaded, c config.Changes, took time.Du
 // logWarnings logs the warnings that were not logged before.
 func (r *Reloader) logWarnings(next *config.Loaded) {
 	for _, w := range next.Warnings {
-		if !slices.Contains(r.warned, w) {
+		if !slices.Contains(r.logged.warnings, w) {
 			r.log.Warn("configuration warning", "text", w)
 		}
 	}
-	r.warned = next.Warnings
+	r.logged.warnings = next.Warnings
 }
 
 // notReady returns the names of the new and changed backends that were started and are not ready.
@@ -117,20 +117,21 @@ const maxProblems = 20
 const unsetVariableHint = "the gateway's own environment counts, as it was at its start: " +
 	"give a default, ${VAR:-default}, or set the variable and restart the gateway"
 
-// refuse logs the errors in the file, and a warning that the previous configuration stays in force.
-func (r *Reloader) refuse(err error) {
+// problemsOf returns a line for each problem of a configuration, with what to do about it.
+func problemsOf(err error) (lines []string) {
 	all, one := config.Errors(nil), (*config.Error)(nil)
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &all):
 	case errors.As(err, &one):
 		all = config.Errors{one}
 	default:
 		all = config.Errors{{Problem: err.Error()}}
 	}
-	n := 0
 	for line, hint := range all.Hinted() {
-		if n++; n > maxProblems {
-			line, hint = fmt.Sprintf("%d more problems", len(all)-maxProblems), ""
+		if len(lines) == maxProblems {
+			return append(lines, fmt.Sprintf("%d more problems", len(all)-maxProblems))
 		}
 		if hint == config.UnsetHint {
 			hint = unsetVariableHint
@@ -138,10 +139,15 @@ func (r *Reloader) refuse(err error) {
 		if hint != "" {
 			line += " (" + hint + ")"
 		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// refuse logs the errors in the file, and a warning that the previous configuration stays in force.
+func (r *Reloader) refuse(err error) {
+	for _, line := range problemsOf(err) {
 		r.log.Error("configuration error", "err", line)
-		if n > maxProblems {
-			break
-		}
 	}
 	switch {
 	case r.source == "":

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpgateway/internal/config"
@@ -87,17 +88,24 @@ type Reloader struct {
 	sighup  <-chan struct{}
 
 	// The fields below are used only by the goroutine of reloadLoop.
-	lastRead    *config.Loaded // last valid configuration that was read
-	current     *config.Config // in force
-	source      string         // file of the current configuration, "" = none
-	local       bool           // source was found in the working directory and requires an approval
-	warned      []string       // logged warnings about current
-	held        []string       // logged problems of backends that keep their old entry
-	watched     []string       // files that watcher watches
-	needRestart []string       // logged keys whose changes need a restart
-	refused     bool           // the last read failed
-	refusal     string         // error text of the last failed read
-	queued      reloadReason   // reason for a further reload, found while waiting for new backends
+	lastRead *config.Loaded // last valid configuration that was read
+	current  *config.Config // in force
+	source   string         // file of the current configuration, "" = none
+	local    bool           // source was found in the working directory and requires an approval
+	watched  []string       // files that watcher watches
+	refused  bool           // the last read failed
+	queued   reloadReason   // reason for a further reload, found while waiting for new backends
+	logged   loggedProblems // about the file, as it was read last
+
+	file atomic.Pointer[FileState]
+}
+
+// loggedProblems are problems that were logged, and that are logged again only on request.
+type loggedProblems struct {
+	warnings    []string // about the current configuration
+	held        []string // of backends that keep their old entry
+	needRestart []string // keys whose changes need a restart
+	refusal     string   // error text of the last failed read
 }
 
 // A reloadReason is a reason to read the file. A greater reason includes the smaller reasons.
@@ -111,11 +119,13 @@ const (
 
 // New returns a Reloader. Run starts it.
 func New(o Options) *Reloader {
-	return &Reloader{
+	r := &Reloader{
 		Options: o, log: o.Log, watcher: newFileWatcher(o.Log),
 		lastRead: o.Initial, current: o.Initial.Config, source: o.Initial.Source,
-		local: o.Initial.Local, warned: o.Initial.Warnings,
+		local: o.Initial.Local, logged: loggedProblems{warnings: o.Initial.Warnings},
 	}
+	r.publishFile(nil)
+	return r
 }
 
 // Run calls work, reloads the configuration until work returns, and returns the error of work. The
@@ -227,14 +237,15 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 	if err != nil {
 		// Without a file the watcher reports every change at the search paths. The same error is
 		// therefore logged again only if the reload was requested.
-		if text := err.Error(); requested || r.source != "" || text != r.refusal {
+		if text := err.Error(); requested || r.source != "" || text != r.logged.refusal {
 			r.refuse(err)
-			r.refusal = text
+			r.logged.refusal = text
 		}
 		r.refused = true
+		r.publishFile(err)
 		return
 	}
-	r.refusal = ""
+	r.logged.refusal = ""
 	r.lastRead = next
 	r.logHeld(next.Config, changes, requested)
 	if r.appliesChanges(changes, pair) {
@@ -249,12 +260,13 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 	}
 	r.refused = false
 	r.watchFiles()
-	isNew := !slices.Equal(changes.NeedRestart, r.needRestart)
+	isNew := !slices.Equal(changes.NeedRestart, r.logged.needRestart)
 	if len(changes.NeedRestart) > 0 && (requested || isNew) {
 		r.log.Warn("changes not applied until a restart",
 			"changed", strings.Join(changes.NeedRestart, ", "))
 	}
-	r.needRestart = changes.NeedRestart
+	r.logged.needRestart = changes.NeedRestart
+	r.publishFile(nil)
 }
 
 // noteLockChange tells the target that the lock file may have changed. Approvals apply even while
@@ -275,6 +287,17 @@ func (r *Reloader) isUnchanged() bool {
 // appliesChanges reports whether any of the changes can be applied without a restart.
 func (r *Reloader) appliesChanges(changes config.Changes, pair *certificate) bool {
 	return changes.AnyBackend() || len(changes.Applied) > 0 || !r.Certificate.isCurrent(pair)
+}
+
+// File returns the state of the configuration file. It may be called concurrently.
+func (r *Reloader) File() *FileState { return r.file.Load() }
+
+// publishFile updates the FileState. err is the reason why the file was refused, nil if it was not.
+func (r *Reloader) publishFile(err error) {
+	r.file.Store(&FileState{
+		Source: r.source, Problems: problemsOf(err), NeedRestart: r.logged.needRestart,
+		InForce: r.current, lastRead: r.lastRead, unchanged: r.Unchanged,
+	})
 }
 
 // recordRunning records the configuration in force, for gateway check --diff.
