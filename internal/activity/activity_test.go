@@ -21,7 +21,7 @@ import (
 
 func newCall(backend, tool string) *gateway.CallInfo {
 	return &gateway.CallInfo{
-		Seq: callid.Next(),
+		Seq:     callid.Next(),
 		Session: "s1", Client: "c/1", ID: wire.ID("7"), Method: protocol.MethodToolsCall,
 		Name: tool, Arguments: []byte(`{"a":1}`), Started: time.Now(),
 		Route: catalog.Route{Backend: backend, Original: tool},

@@ -19,9 +19,9 @@ var last atomic.Uint64 // the number of the last call of this process
 // Next returns the number of a new call: 1, 2 and so on. It may be called concurrently.
 func Next() uint64 { return last.Add(1) }
 
-// processPrefix returns the prefix of the ids of this process: random digits and lower-case
+// Prefix returns the prefix of the ids of this process: random digits and lower-case
 // letters.
-var processPrefix = sync.OnceValue(func() string {
+var Prefix = sync.OnceValue(func() string {
 	text := make([]byte, prefixSize)
 	rand.Read(text) // never fails
 	for i, b := range text {
@@ -33,7 +33,7 @@ var processPrefix = sync.OnceValue(func() string {
 // Append appends the call id of call seq of this process, for example k3f9q2x7-1a7: the prefix of
 // the process, and the number in base 36.
 func Append(b []byte, seq uint64) []byte {
-	b = append(append(b, processPrefix()...), '-')
+	b = append(append(b, Prefix()...), '-')
 	return strconv.AppendUint(b, seq, 36)
 }
 
