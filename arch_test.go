@@ -122,13 +122,16 @@ var allowedImports = map[string][]string{
 	"internal/ratelimit": {"internal/config", "internal/principal"},
 	// the admin API
 	"internal/activity": {"gateway", "internal/audit", "internal/protocol", "internal/text"},
+	"internal/adminapi":    {"internal/atomicfile"},
+	"internal/adminserver": {"internal/adminapi"},
 	// the program
 	"internal/reload":     {"internal/atomicfile", "internal/config"},
 	"internal/gctune":     {},
 	"internal/sdnotify":   {},
 	"internal/atomicfile": {},
 	"cmd/gateway": {
-		"backends", "catalog", "gateway", "internal/atomicfile", "internal/audit",
+		"backends", "catalog", "gateway", "internal/activity", "internal/adminapi",
+		"internal/adminserver", "internal/atomicfile", "internal/audit", "internal/callid",
 		"internal/config",
 		"internal/config/clientimport", "internal/config/pins", "internal/gctune", "internal/httpserver",
 		"internal/keyring",
@@ -189,7 +192,7 @@ var allowedModules = map[string][]string{
 		"internal/config/internal/node", "internal/config/pins",
 	},
 	"golang.org/x/sync": {"backends"},
-	"golang.org/x/sys": {"cmd/gateway", "integration/bench", "internal/procgroup",
+	"golang.org/x/sys": {"cmd/gateway", "internal/adminapi", "integration/bench", "internal/procgroup",
 		"internal/sdnotify", "internal/transport"},
 	"golang.org/x/term": {"cmd/gateway", "internal/reload"},
 	"golang.org/x/time": {"backends/internal/loglimit", "internal/ratelimit",
@@ -216,6 +219,7 @@ var allowedTestModules = map[string][]string{
 var allowedStd = map[string][]string{
 	"encoding/gob": {},
 	"encoding/json": {
+		"internal/adminapi", "internal/adminserver",
 		"backends", "backends/internal/containers", "catalog", "cmd/gateway", "gateway",
 		"gateway/internal/mrtr", "internal/audit", "internal/config",
 		"internal/config/internal/node", "internal/config/pins",
@@ -229,12 +233,13 @@ var allowedStd = map[string][]string{
 	"flag": {},
 	"log":  {"internal/config", "internal/logging"},
 	"net": {
+		"internal/adminapi", "internal/adminserver",
 		"cmd/gateway", "internal/config", "internal/httpserver", "internal/oauthclient",
 		"internal/resourceserver", "internal/sdnotify",
 		"internal/secrets", "internal/transport/http1", "internal/transport/httpclient",
 		"internal/weburl",
 	},
-	"net/http": {"backends", "cmd/gateway", "internal/httpserver", "internal/loginpage",
+	"net/http": {"internal/adminapi", "internal/adminserver", "backends", "cmd/gateway", "internal/httpserver", "internal/loginpage",
 		"internal/oauthclient", "internal/resourceserver", "internal/transport/http1",
 		"internal/transport/httpclient"},
 	"os/exec": {"internal/config/internal/dialect", "internal/loginpage", "internal/procgroup",
@@ -247,6 +252,7 @@ var allowedStd = map[string][]string{
 		"internal/lazy"},
 	"runtime/pprof": {"cmd/gateway"},
 	"syscall": {
+		"internal/adminapi",
 		"cmd/gateway", "internal/config", "internal/filelock", "internal/httpserver", "internal/logging",
 		"internal/oauthclient", "internal/procgroup",
 		"internal/reload", "internal/resourceserver", "internal/transport",

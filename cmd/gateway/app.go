@@ -19,6 +19,7 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/gateway"
+	"mcpgateway/internal/activity"
 	"mcpgateway/internal/audit"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/config/pins"
@@ -40,6 +41,7 @@ type app struct {
 	backends *backends.Set
 	gateway  *gateway.Gateway
 	journal  *audit.Journal
+	activity *activity.Recorder // nil = calls are not counted
 	logins   *oauthclient.Store
 	pages    *loginPages // nil = there are none
 	rates    ratelimit.RateLimiter
@@ -72,7 +74,9 @@ const laterFileMessage = "; a file that is written later is loaded"
 type runMode struct {
 	noRestart   bool // a backend that exits is not restarted
 	ignoreCache bool // lists in the cache are not used
-	loginPages  bool // clients are asked to open pages at which users log in to backends
+	// clients are served: calls are counted, and clients are asked to open pages at which users log
+	// in to backends
+	serving bool
 	// the lock file is read, and has no effect; the command reports its errors
 	ignoreLock bool
 	// name of the principal whose logins are used; "" = the gateway's
@@ -119,7 +123,7 @@ func (c *cli) open(
 	var loginPage func(string, string, *principal.Principal, *oauthclient.Authorization) (
 		string, <-chan struct{}, error)
 	var completeLogin func(*oauthclient.Authorization)
-	if m.loginPages {
+	if m.serving {
 		a.pages = newLoginPages(a.mask)
 		a.closers = append(a.closers, a.pages.close)
 		loginPage, completeLogin = a.pages.openPage, a.pages.complete
@@ -179,6 +183,10 @@ func (c *cli) open(
 	var observers []gateway.Observer
 	if cfg.Audit.File != config.PathNone {
 		observers = append(observers, gateway.AuditObserver(journal))
+	}
+	if m.serving {
+		a.activity = activity.New()
+		observers = append(observers, a.activity)
 	}
 	setBackendRates(&a.rates, cfg)
 	a.gateway = gateway.New(gateway.Options{

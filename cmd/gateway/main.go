@@ -218,7 +218,7 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
-		serveCommand(c), checkCommand(c), toolsCommand(c), callCommand(c),
+		serveCommand(c), statusCommand(c), checkCommand(c), toolsCommand(c), callCommand(c),
 		loginCommand(c), logoutCommand(c), approveCommand(c),
 		importCommand(&c.source), trustCommand(&c.source), untrustCommand(&c.source),
 		secretCommand(c.stdio), healthCommand(&c.source), versionCommand(c.out), manCommand(),

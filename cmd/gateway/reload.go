@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"sync"
+	"time"
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
@@ -33,9 +34,11 @@ func (s *service) runReloading(
 	if s.http != nil {
 		o.Server = reloadServer{s}
 	}
+	reloader := reload.New(o)
 	ctx, end := context.WithCancel(ctx)
 	var records sync.WaitGroup
 	records.Go(func() { lock.run(ctx) })
+	records.Go(func() { (&adminService{s, time.Now(), reloader}).run(ctx) })
 	records.Go(func() { s.systemd.run(ctx) })
 	records.Go(func() {
 		(&nameRecorder{
@@ -45,7 +48,7 @@ func (s *service) runReloading(
 	})
 	defer records.Wait()
 	defer end()
-	return reload.New(o).Run(ctx, sighup, work)
+	return reloader.Run(ctx, sighup, work)
 }
 
 // A reloadTarget applies a reload to a service.

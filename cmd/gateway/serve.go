@@ -65,6 +65,8 @@ type service struct {
 	certificate reload.Certificates
 	http        *httpserver.Server       // set by listen; nil = no HTTP
 	verifier    *resourceserver.Verifier // of access tokens, in use by http; nil = none
+	servesStdio bool
+	url         string // of MCP over HTTP; "" = no HTTP
 	systemd     *systemdReporter
 }
 
@@ -77,7 +79,7 @@ func newService(a *app, io stdio) *service {
 func serve(ctx context.Context, c *cli, alsoStdio bool) error {
 	sighup, release := c.sighup.Subscribe(c.in)
 	defer release()
-	a, err := c.open(ctx, runMode{loginPages: true})
+	a, err := c.open(ctx, runMode{serving: true})
 	if err != nil {
 		return err
 	}
@@ -90,6 +92,7 @@ func serve(ctx context.Context, c *cli, alsoStdio bool) error {
 	s := newService(a, c.stdio)
 	if a.Config.Listen == "" {
 		s.systemd = newSystemdReporter(c.systemd, s, "")
+		s.servesStdio = true
 		s.logStdioStart()
 		c.serving = true
 		return a.run(ctx, func(ctx context.Context) error {
@@ -105,6 +108,7 @@ func serve(ctx context.Context, c *cli, alsoStdio bool) error {
 	url := endpointURL(a.Config, ln.Addr())
 	a.pages.setURL(publicURL(a.Config, url))
 	s.systemd = newSystemdReporter(c.systemd, s, readyURL(a.Config, ln.Addr()))
+	s.servesStdio, s.url = alsoStdio, url
 	s.logHTTPStart(url)
 	c.serving = true
 	return a.run(ctx, func(ctx context.Context) error {

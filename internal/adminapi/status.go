@@ -1,0 +1,96 @@
+package adminapi
+
+import "time"
+
+// A GatewayStatus is the response of GET /api/v1/status.
+type GatewayStatus struct {
+	Gateway       GatewayInfo        `json:"gateway"`
+	Configuration ConfigurationState `json:"configuration"`
+	Backends      []BackendStatus    `json:"backends"` // in the order of the configuration
+	Sessions      []SessionStatus    `json:"sessions"` // the oldest first
+	Totals        CallTotals         `json:"totals"`
+}
+
+// A GatewayInfo describes the process of a gateway.
+type GatewayInfo struct {
+	ID      string    `json:"id"` // the first part of its call ids
+	PID     int       `json:"pid"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	Stdio   bool      `json:"stdio"`               // it serves stdin and stdout
+	URL     string    `json:"url,omitempty"`       // of MCP over HTTP
+	Admin   string    `json:"admin_url,omitempty"` // of the admin API over HTTP
+}
+
+// A ConfigurationState compares the configuration in force with its file.
+type ConfigurationState struct {
+	File string `json:"file,omitempty"` // absolute path; "" = no file, the embedded demo
+	// Problem is the error of the last reload, which changed nothing; "" = none.
+	Problem string `json:"problem,omitempty"`
+	// NeedRestart are the keys whose changes apply when the gateway is restarted.
+	NeedRestart []string `json:"need_restart,omitempty"`
+	// Differs is true if the text of the file, or of a file that it refers to, has changed since
+	// the file was read.
+	Differs bool `json:"differs,omitempty"`
+}
+
+// A BackendStatus is the status of a backend.
+type BackendStatus struct {
+	Name    string    `json:"name"`
+	State   string    `json:"state"`
+	Healthy bool      `json:"healthy"` // false = somebody should do something about it
+	Since   time.Time `json:"since,omitzero"`
+	Reason  string    `json:"reason,omitempty"` // reason for the state
+	NextTry time.Time `json:"next_try,omitzero"`
+	// Settled is true if the backend has listed its catalog, or failed to do so, at least once.
+	Settled  bool   `json:"settled"`
+	Restarts int    `json:"restarts"`
+	Server   string `json:"server,omitempty"`   // name/version
+	Revision string `json:"revision,omitempty"` // of MCP
+
+	Lists ListCounts `json:"lists"`
+	Calls CallTotals `json:"calls"`
+	// LastError is the last failure of the backend itself.
+	LastError *TimedText `json:"last_error,omitempty"`
+}
+
+// ListCounts are the numbers of permitted entries of the lists of a backend.
+type ListCounts struct {
+	Tools     int `json:"tools"`
+	Prompts   int `json:"prompts"`
+	Resources int `json:"resources"`
+	Templates int `json:"templates"`
+}
+
+// A TimedText is a text, such as an error, with its time.
+type TimedText struct {
+	Time time.Time `json:"time"`
+	Text string    `json:"text"`
+}
+
+// CallTotals count the calls since the start of the gateway.
+type CallTotals struct {
+	Calls    uint64 `json:"calls"` // ended
+	Errors   uint64 `json:"errors"`
+	InFlight int    `json:"in_flight"`
+	// Outcomes has the ended calls by outcome, as in the audit log, without those that are 0.
+	Outcomes map[string]uint64 `json:"outcomes,omitempty"`
+	BytesIn  uint64            `json:"bytes_in"`
+	BytesOut uint64            `json:"bytes_out"`
+	// P50 and P99 are quantiles, in milliseconds, of the calls that were sent and that ended in the
+	// last hour. They differ from the exact ones by at most 12 %. nil = there were none.
+	P50       *float64   `json:"p50_ms,omitempty"`
+	P99       *float64   `json:"p99_ms,omitempty"`
+	LastError *TimedText `json:"last_error,omitempty"` // of a call
+}
+
+// A SessionStatus is a connected client.
+type SessionStatus struct {
+	ID        string    `json:"id"`
+	Client    string    `json:"client,omitempty"` // name/version
+	Principal string    `json:"principal,omitempty"`
+	Profile   string    `json:"profile,omitempty"`
+	Revision  string    `json:"revision,omitempty"`
+	Started   time.Time `json:"started,omitzero"`
+	InFlight  int       `json:"in_flight"`
+}
