@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"mcpgateway/internal/procgroup"
@@ -21,6 +22,7 @@ import (
 
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/logging"
+	"mcpgateway/internal/osservice"
 	"mcpgateway/internal/reload"
 	"mcpgateway/internal/sdnotify"
 )
@@ -39,9 +41,9 @@ func main() {
 	c.systemd = sdnotify.FromEnvironment() // child processes must not get the variables
 	c.sighup, c.secondSignal = new(reload.SIGHUP), new(signalHandler)
 	ctx, stop := signalContext(c.sighup, c.secondSignal)
-	disown := procgroup.BecomeSubreaper()
-	code := c.run(ctx, os.Args[1:])
-	disown()
+	c.disown = sync.OnceFunc(procgroup.BecomeSubreaper())
+	code := osservice.Run(ctx, func(ctx context.Context) int { return c.run(ctx, os.Args[1:]) })
+	c.disown()
 	stop()
 	os.Exit(code)
 }
@@ -66,6 +68,9 @@ type cli struct {
 	secondSignal *signalHandler     // may be nil
 	mask         *logging.Mask      // mask of the last app; nil = no app was opened yet
 	systemd      *sdnotify.Notifier // may be nil
+	// disown ends the role of this process as the parent of orphans; nil = it does not have it.
+	// While it has the role, only package procgroup may start child processes.
+	disown func()
 }
 
 func newCLI(io stdio) *cli { return &cli{stdio: io, source: configSource{stdio: io}} }
@@ -221,7 +226,8 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 		serveCommand(c), statusCommand(c), checkCommand(c), toolsCommand(c), callCommand(c),
 		loginCommand(c), logoutCommand(c), approveCommand(c),
 		importCommand(&c.source), trustCommand(&c.source), untrustCommand(&c.source),
-		secretCommand(c.stdio), healthCommand(&c.source), versionCommand(c.out), manCommand(),
+		secretCommand(c.stdio), healthCommand(&c.source), serviceCommand(c),
+		versionCommand(c.out), manCommand(),
 	)
 	root.SetHelpCommand(helpCommand())
 	completeNoFiles(root)
