@@ -20,9 +20,10 @@ import (
 
 // topLevel is what the root of the repository may contain.
 var topLevel = []string{
-	".ci", ".git", ".gitattributes", ".github", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md",
-	"LICENSE",
-	"Makefile", "README.md", "arch_test.go", "style_test.go", "backends", "bin", "catalog", "cmd",
+	".ci", ".git", ".gitattributes", ".github", ".gitignore", ".goreleaser.yaml", "CHANGELOG.md",
+	"CONTRIBUTING.md", "LICENSE",
+	"Makefile", "README.md", "arch_test.go", "style_test.go", "backends", "bin", "build", "catalog",
+	"cmd",
 	"config.example.yaml",
 	"deploy", "docs", "gateway", "go.mod", "go.sum", "idmap", "integration", "internal",
 }

@@ -53,6 +53,22 @@ func TestUnitEscapesWords(t *testing.T) {
 	}
 }
 
+// The unit in packages is the unit of gateway service install, apart from the comments about it.
+func TestUnitInPackages(t *testing.T) {
+	packaged, err := os.ReadFile("../../deploy/packages/mcp-gateway.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Spec{Name: DefaultName, Executable: "/usr/bin/gateway",
+		Arguments:       []string{"serve", "--config", "/etc/mcp-gateway/config.yaml"},
+		EnvironmentFile: "/etc/mcp-gateway/env"}
+	_, unit, _ := strings.Cut(d.Text("linux"), "[Unit]\n")
+	unit = "[Unit]\n" + strings.Replace(unit, "\n", "\nDocumentation=man:gateway(1)\n", 1)
+	if string(packaged) != unit {
+		t.Errorf("%s\nwant %s", packaged, unit)
+	}
+}
+
 // systemd accepts the units, and sees no unknown key.
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {

@@ -1,0 +1,2 @@
+#!/bin/sh
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
