@@ -481,6 +481,7 @@ var sharedTypeNames = map[string]string{
 	"backend":      "a backend, and its configuration",
 	"clienttls":    "certificates of a client, as configured and as used",
 	"error":        "the error type of its package",
+	"history":      "what has happened to a backend, under one name in two packages",
 	"inputrequest": "a backend's request for input, as data and in flight",
 	"options":      "the parameters of New",
 	"outcome":      "the end of a call, and its audit record",

@@ -9,7 +9,6 @@ import (
 
 	"mcpgateway/backends/internal/loglimit"
 	"mcpgateway/backends/internal/supervise"
-	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/contract"
 	"mcpgateway/internal/principal"
@@ -36,40 +35,6 @@ const (
 	// Control.Stop has stopped it
 	StoppedByUser State = "stopped by user"
 )
-
-// A Status is the state of a backend at one moment. It describes the shared connection.
-type Status struct {
-	Name     string
-	State    State
-	Err      error                 // reason for a state other than Ready; nil = none is known
-	NextTry  time.Time             // time of the next start, zero if none is scheduled
-	Server   string                // name/version of its serverInfo
-	Revision string                // protocol revision of the connection
-	Counts   [catalog.NumKinds]int // number of permitted entries of each list
-	// Settled is true if the backend has listed its catalog, or failed once, in this run of the
-	// gateway. It is also true if the backend need not start to be listed (lazy, with a known
-	// catalog), or is misconfigured.
-	Settled     bool
-	Listed      bool          // some list was read, in this run or an earlier one
-	StartupTime time.Duration // time from the latest start to the latest listing or failure
-
-	Findings
-	// reason why its container may outlive the backend; "" = no reason is known, or no container
-	ContainerWarning string
-	Pins             PinStatus // tools that are not approved
-}
-
-// Findings are what is wrong with the lists of a backend and with its filters.
-type Findings struct {
-	// globs of its filters that match none of its entries (see updateUnmatchedLocked), in the form
-	// of config.Filter.Unmatched
-	Unmatched []string
-	// entries that were left out, and why
-	Omitted  []catalog.Issue
-	Repaired []catalog.Issue // entries that were repaired, and how
-	// entries that some clients may not accept, and why
-	Suspicious []catalog.Issue
-}
 
 // A Backend is one MCP server and its known state.
 type Backend struct {
@@ -264,21 +229,6 @@ func (b *Backend) logDeviations() {
 	if more := len(tools) - maxLoggedDeviations; more > 0 {
 		log.Warn("further tools not approved; see gateway check", "records", more)
 	}
-}
-
-// Status returns the status of the backend.
-func (b *Backend) Status() Status {
-	s := Status{Name: b.cfg.Name, ContainerWarning: b.set.containers.Warning(b.containerBackend())}
-	b.lists.fill(&s)
-	s.Settled = s.Settled || b.needsNoStart()
-	s.Server, s.Revision = b.known.detection.serverName()
-	b.shared.mu.Lock()
-	defer b.shared.mu.Unlock()
-	s.State, s.Err, s.NextTry = b.shared.sup.State(), b.shared.sup.Problem(), b.shared.sup.RetryAt()
-	if why := b.login.needed(); why != nil {
-		s.State, s.Err, s.NextTry = NeedsLogin, why, time.Time{}
-	}
-	return s
 }
 
 // whyUnlisted returns the reason that the backend has never listed its tools, nil if it has listed

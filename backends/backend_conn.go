@@ -31,6 +31,7 @@ type backendConn struct {
 	phase     connPhase
 	startedAt time.Time
 	link      *link // the ready link; nil = none
+	pid       int   // of its process; 0 = none
 	calls     connQueues
 	subs      subscriptions
 }
@@ -75,6 +76,13 @@ func (bc *backendConn) current() *link {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	return bc.link
+}
+
+// setPID notes the process of the connection; 0 = none.
+func (bc *backendConn) setPID(pid int) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	bc.pid = pid
 }
 
 func (bc *backendConn) startTime() time.Time {

@@ -71,6 +71,23 @@ func TestFRAME05_LargeListInPieces(t *testing.T) {
 	}
 }
 
+// The status has the ids of the processes of a backend until they end.
+func TestStatus_PIDs(t *testing.T) {
+	const list = `printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"%d","inputSchema":{"type":"object"}}]}}\n' $$`
+	s := startAll(t, scriptBackend(list))
+	st := s.Status()[0]
+	if name := s.View().Entries(catalog.Tools)[0].Exposed; len(st.PIDs) != 1 ||
+		strconv.Itoa(st.PIDs[0]) != name {
+		t.Errorf("processes %v, want %s", st.PIDs, name)
+	}
+	if err := NewControl(s).Stop(t.Context(), "s"); err != nil {
+		t.Error(err)
+	}
+	if st = s.Status()[0]; len(st.PIDs) != 0 || st.State != StoppedByUser {
+		t.Errorf("after the stop: %s %v", st.State, st.PIDs)
+	}
+}
+
 // FRAME-05: nothing is left of a child that was not ready in time.
 func TestFRAME05_StartTimeoutLeavesNoChild(t *testing.T) {
 	t.Parallel()

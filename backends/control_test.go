@@ -51,11 +51,12 @@ func wantWaiting(t *testing.T, done <-chan error) {
 	}
 }
 
-// startServer starts backend a, or takes its next process, which lists the tool "t".
+// startServer waits for the next process of a backend, which lists the tool "t".
 func (h *harness) startServer(name string) *mcptest.Peer {
 	h.t.Helper()
 	p := h.nextProcess(name)
 	p.ServeStartup("t")
+	synctest.Wait() // until the list is stored
 	return p
 }
 
@@ -65,9 +66,9 @@ func TestRestart_DrainsThenStarts(t *testing.T) {
 	all := legacyBackends("a", "b")
 	all[0].MaxInFlight, all[0].QueueWait = 1, time.Minute
 	withHarness(t, backends.Options{Backends: all}, func(t *testing.T, h *harness) {
-		old, b := h.nextProcess("a"), h.nextProcess("b")
-		old.ServeStartup("t")
+		old, b := h.startServer("a"), h.nextProcess("b")
 		b.ServeStartup("u")
+		h.wantNames("t", "u")
 		inFlight, _ := h.call("a")
 		first := old.WantRequest("tools/call")
 		queued, _ := h.call("a") // for the only slot
@@ -89,10 +90,14 @@ func TestRestart_DrainsThenStarts(t *testing.T) {
 		h.wantNames("t", "u")
 		next := h.nextProcess("a")
 		next.ServeHandshake("")
-		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
+		for range 3 { // the list may be read before or after the second call is sent
+			if m := next.NextMessage(); m.Method() == "tools/list" {
+				next.SendResult(m.ID(), mcptest.ToolsResult("t"))
+			} else {
+				next.SendResult(m.ID(), "{}")
+			}
+		}
 		queued.wantResult(t)
-		next.SendResult(next.WantRequest("tools/list").ID(), mcptest.ToolsResult("t"))
-		next.SendResult(next.WantRequest("tools/call").ID(), "{}")
 		since.wantResult(t)
 		wantDone(t, done, "")
 		h.wantState("a", backends.Ready)
@@ -384,6 +389,7 @@ func TestRestart_Instances(t *testing.T) {
 		h.connect("b1", bob)
 		ofBob := h.nextProcess("a")
 		ofBob.ServeStartup("two")
+		synctest.Wait()
 		inFlight := h.toolCall("a", "a1", "one")
 		first := ofAlice.WantRequest("tools/call")
 		done := control(h.control().Restart, "a")

@@ -33,7 +33,8 @@ const (
 
 // dial opens the Conn that the configuration describes, or calls Options.Dial. mode matters only
 // for a backend behind a URL, and so does onReconnect; see httpclient.Options.
-func (b *Backend) dial(mode dialMode, onReconnect func(wire.ID)) (transport.Conn, error) {
+func (b *Backend) dial(mode dialMode, onReconnect func(wire.ID),
+	onStart func(pid int)) (transport.Conn, error) {
 	c := b.cfg
 	switch {
 	case b.set.Dial != nil:
@@ -86,6 +87,7 @@ func (b *Backend) dial(mode dialMode, onReconnect func(wire.ID)) (transport.Conn
 		}
 		return nil, fmt.Errorf("start: %w", err)
 	}
+	onStart(child.Pid())
 	b.logStart(child.Pid(), args)
 	if container != nil {
 		return container.Conn(child, b.containerBackend()), nil

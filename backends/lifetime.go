@@ -63,8 +63,8 @@ func (lt *lifetime) whenEnded(done func()) {
 	lt.workers.goWorker(func(context.Context) {
 		lt.running.Wait()
 		lt.kill(nil)
-		close(lt.ended)
 		done()
+		close(lt.ended) // afterwards, because done may start a successor again that has failed
 	})
 }
 

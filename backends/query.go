@@ -114,19 +114,25 @@ func (s *Set) Status() []Status {
 	all := make([]Status, 0, len(t.names))
 	for _, name := range t.names {
 		if b, ok := t.byName[name]; ok {
-			all = append(all, b.Status())
+			all = append(all, statusOf(t, b))
 		} else if t.misconfigured[name] != "" {
 			all = append(all, Status{Name: name, State: Misconfigured,
 				Err: errors.New(t.misconfigured[name]), Settled: true})
 		} else if !t.stopped[name].IsZero() {
 			all = append(all, Status{Name: name, State: StoppedByUser, Err: t.whyAbsent(name),
-				Settled: true})
+				Settled: true, History: History{Since: t.stopped[name]},
+				Usage: usageOf(t, name)})
 		} else {
 			all = append(all, Status{Name: name, State: Disabled})
 		}
 	}
 	return all
 }
+
+// StatusChanged returns a channel that is closed when the state of a backend or the table of the
+// backends changes, also of a connection for a single session or principal. Changes of the lists
+// close View.Changed. Calls close neither.
+func (s *Set) StatusChanged() <-chan struct{} { return s.changes.changed() }
 
 // Permits returns nil if a request may be sent to a backend: the backend is in the current
 // configuration, its filters and the profiles of the request's session permit the request, and a

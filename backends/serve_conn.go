@@ -24,7 +24,8 @@ func (c *connector) runConn(ctx context.Context, mode dialMode) error {
 	}
 	defer started()
 	l := newLink(bc)
-	conn, err := bc.b.dial(mode, func(id wire.ID) { l.peer.NoteReconnect(id) })
+	defer bc.setPID(0)
+	conn, err := bc.b.dial(mode, func(id wire.ID) { l.peer.NoteReconnect(id) }, bc.setPID)
 	if err != nil {
 		return err
 	}

@@ -301,3 +301,14 @@ func (p *Peer) SoleSessionWhere(match func(session string) bool) (session string
 
 // OldestSession returns the session of the oldest call in flight that has a session; "" = none.
 func (p *Peer) OldestSession() (session string) { return p.calls.oldestSession() }
+
+// CountCalls returns the number of calls in flight for which match reports true. match must not use
+// the Peer.
+func (p *Peer) CountCalls(match func(*Call) bool) (n int) {
+	p.calls.byID.Each(func(c *Call) {
+		if match(c) {
+			n++
+		}
+	})
+	return n
+}

@@ -241,6 +241,13 @@ func (l *Limiter[C]) expire(q *Queued[C]) {
 	}
 }
 
+// Queued returns the number of queued calls.
+func (l *Limiter[C]) Queued() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queued
+}
+
 // Remove removes and returns the queued call of a session for which isIt reports true. ok is false
 // if there is none. isIt is called with the lock of the Limiter held.
 func (l *Limiter[C]) Remove(session string, isIt func(C) bool) (call C, ok bool) {
