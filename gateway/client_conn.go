@@ -21,11 +21,13 @@ type clientConn struct {
 	g          *Gateway
 	id         string               // session id, for logs and audit records
 	principal  *principal.Principal // nil if there is no authentication
-	work       *workGroup           // goroutines that serve requests
-	stopped    atomic.Bool          // the gateway is shutting down
-	backlogged func() bool          // reports whether much unsent data is queued for the client
+	transport  ClientTransport
+	work       *workGroup  // goroutines that serve requests
+	stopped    atomic.Bool // the gateway is shutting down
+	backlogged func() bool // reports whether much unsent data is queued for the client
 
-	clients retainedClients // used by the reading goroutine only
+	clients      retainedClients // used by the reading goroutine only
+	servesModern atomic.Bool     // some request belongs to a statelessClient
 
 	listens       openSet[*listenRequest]
 	backlogLogged atomic.Pointer[time.Time] // last warning of isBacklogged; nil = none
@@ -104,12 +106,13 @@ type retainedClients []*statelessClient
 // acquire returns the stateless client to which a request on the connection belongs. If the table
 // of clients is full, it releases some of the retained clients. It returns the error of
 // statelessClients.acquire if no client can be evicted or the gateway is shutting down.
-func (all *retainedClients) acquire(g *Gateway, p *principal.Principal,
+func (all *retainedClients) acquire(cc *clientConn,
 	meta protocol.ClientMeta) (*statelessClient, error) {
-	client, err := g.statelessClients.acquire(g, p, meta)
+	table := &cc.g.statelessClients
+	client, err := table.acquire(cc, meta)
 	for errors.Is(err, errTooManyClients) && len(*all) > 0 {
 		all.release(0)
-		client, err = g.statelessClients.acquire(g, p, meta)
+		client, err = table.acquire(cc, meta)
 	}
 	if err != nil {
 		return nil, err

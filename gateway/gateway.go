@@ -228,10 +228,10 @@ func (g *Gateway) EndGracePeriods() bool {
 	return waits
 }
 
-// Serve runs a session over conn until the client disconnects or ctx is done. Then it rejects
-// further requests, waits a grace period for requests in flight, cancels the rest and closes conn.
-// If conn failed with [transport.ErrClosed] there is no grace period, because no response can be
-// delivered.
+// Serve runs a session over conn, such as stdin and stdout, until the client disconnects or ctx is
+// done. Then it rejects further requests, waits a grace period for requests in flight, cancels the
+// rest and closes conn. If conn failed with [transport.ErrClosed] there is no grace period, because
+// no response can be delivered.
 //
 // The error is nil if the client closed the connection, if conn failed with [transport.ErrClosed],
 // or if ctx was done. Serve returns an error if conn failed otherwise. If the id is in use, Serve
@@ -242,7 +242,7 @@ func (g *Gateway) EndGracePeriods() bool {
 func (g *Gateway) Serve(
 	ctx context.Context, id string, p *principal.Principal, conn transport.Conn,
 ) error {
-	s := newSession(g, id, p)
+	s := newSession(g, id, p, Stdio)
 	s.peer = peer.New(conn, s, s.peerOptions())
 	s.backlogged = s.peer.Backlogged
 	if !g.sessions.add(s) {
@@ -272,8 +272,9 @@ func (g *Gateway) Serve(
 // messages to [Session.Receive]. The caller must call [Session.Closed] after writer was closed by
 // the session or by the caller. If the id is in use, Open closes writer and returns a session that
 // is not registered.
-func (g *Gateway) Open(id string, p *principal.Principal, writer transport.Writer) *Session {
-	s := newSession(g, id, p)
+func (g *Gateway) Open(id string, p *principal.Principal, t ClientTransport,
+	writer transport.Writer) *Session {
+	s := newSession(g, id, p, t)
 	s.peer = peer.NewPush(writer, s, s.peerOptions())
 	s.backlogged = s.peer.Backlogged
 	if !g.sessions.add(s) {
@@ -294,6 +295,10 @@ func (g *Gateway) RecordRejected(
 	}
 	g.Observers.record(session, "", p, m, errorOutcome(Rejected, err))
 }
+
+// Clients returns the status of all sessions and stateless clients, those that connected first
+// first. It may be called at any time.
+func (g *Gateway) Clients() []ClientStatus { return clientsOf(g) }
 
 // coalesce is the time in which catalog changes are collected into one notification.
 const coalesce = 50 * time.Millisecond

@@ -25,7 +25,8 @@ type openRequest struct {
 func (g *Gateway) ServeRequest(id string, p *principal.Principal, m wire.Message,
 	out transport.Writer) (cancel func()) {
 	o := &openRequest{out: out, clientConn: clientConn{g: g, id: id, principal: p,
-		work: g.requestWork, backlogged: func() bool { return false }}}
+		transport: StreamableHTTP,
+		work:      g.requestWork, backlogged: func() bool { return false }}}
 	if out, ok := out.(interface{ Backlogged() bool }); ok {
 		o.backlogged = out.Backlogged
 	}

@@ -26,7 +26,7 @@ func (h *harness) openSession(conn transport.Conn) (s *gateway.Session, closed c
 // openSessionFor begins a session for a named principal, as openSession does.
 func (h *harness) openSessionFor(p *principal.Principal,
 	conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
-	s, closed = h.gateway.Open("", p, conn), make(chan struct{})
+	s, closed = h.gateway.Open("", p, gateway.StreamableHTTP, conn), make(chan struct{})
 	go func() {
 		defer close(closed)
 		for m, _, err := conn.Read(); err == nil; m, _, err = conn.Read() {

@@ -33,11 +33,11 @@ type Session struct {
 }
 
 // newSession returns a session without a peer.
-func newSession(g *Gateway, id string, p *principal.Principal) *Session {
+func newSession(g *Gateway, id string, p *principal.Principal, t ClientTransport) *Session {
 	if id == "" {
 		id = newID()
 	}
-	return &Session{clientConn: clientConn{g: g, id: id, principal: p,
+	return &Session{clientConn: clientConn{g: g, id: id, principal: p, transport: t,
 		work: newWorkGroup()}}
 }
 

@@ -69,10 +69,13 @@ func (cc *clientConn) serveModern(r *peer.Request, closing bool) {
 		cc.failModern(r, err)
 		return
 	}
-	client, full := cc.clients.acquire(cc.g, cc.principal, meta)
+	client, full := cc.clients.acquire(cc, meta)
 	if full != nil {
 		cc.failModern(r, wire.Errorf(wire.CodeInternalError, "%v", full))
 		return
+	}
+	if !cc.servesModern.Load() {
+		cc.servesModern.Store(true)
 	}
 	cc.g.Backends.StartFor(cc.principal) // may be the first request; the client is registered
 	switch {

@@ -38,6 +38,7 @@ type statelessClient struct {
 	// Guarded by statelessClients.mu.
 	refs  int         // sessions, calls, tasks and subscriptions that use the client
 	timer *time.Timer // runs for idleTTL; nil while refs > 0
+	seen  clientRequests
 
 	listens     openSet[*listenRequest]
 	completions openSet[*statelessCall] // completion/complete, sent and not ended
@@ -76,8 +77,9 @@ var errTooManyClients = errors.New("too many different clients at once; " +
 // limit it evicts an idle client (at the limit of a principal, an idle client of this principal) to
 // create a new client, or returns errTooManyClients if there is none. After close it
 // returns errGatewayEnding for a new client.
-func (table *statelessClients) acquire(g *Gateway, p *principal.Principal,
+func (table *statelessClients) acquire(cc *clientConn,
 	meta protocol.ClientMeta) (*statelessClient, error) {
+	g, p, now := cc.g, cc.principal, time.Now()
 	key := sha256.Sum256(wire.Encode([]string{p.Key(), p.ProfileKey(), meta.Revision,
 		string(meta.Capabilities),
 		string(meta.ClientInfo), meta.LogLevel}))
@@ -87,6 +89,7 @@ func (table *statelessClients) acquire(g *Gateway, p *principal.Principal,
 	defer table.mu.Unlock()
 	if client := table.byKey[key]; client != nil {
 		client.refs++
+		client.seen.last = now
 		if client.timer != nil {
 			client.timer.Stop()
 			client.timer = nil
@@ -111,7 +114,8 @@ func (table *statelessClients) acquire(g *Gateway, p *principal.Principal,
 	meta.ClientInfo = slices.Clone(meta.ClientInfo)
 	client := &statelessClient{g: g, id: newID(), principal: p, meta: meta,
 		name: clientInfoName(meta.ClientInfo), key: key,
-		subscribing: make(chan struct{}, 1), refs: 1}
+		subscribing: make(chan struct{}, 1), refs: 1,
+		seen: clientRequests{first: now, last: now, transport: cc.transport}}
 	if table.byKey == nil {
 		table.byKey = make(map[[sha256.Size]byte]*statelessClient)
 		table.byID = make(map[string]*statelessClient)

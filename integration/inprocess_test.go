@@ -70,7 +70,7 @@ func newInProcess(t testing.TB, o inProcessOptions, list ...config.Backend) *inP
 		OpenSession: func(
 			v httpserver.SessionInfo, out transport.Writer,
 		) httpserver.SessionHandler {
-			return gw.Open(v.ID, v.Principal, out)
+			return gw.Open(v.ID, v.Principal, gatewaypkg.StreamableHTTP, out)
 		},
 		ServeRequest: func(
 			v httpserver.SessionInfo, m wire.Message, out transport.Writer,

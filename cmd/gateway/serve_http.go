@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"mcpgateway/gateway"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/httpserver"
 	"mcpgateway/internal/principal"
@@ -37,7 +38,11 @@ func (s *service) listen() (net.Listener, error) {
 		OpenSession: func(
 			v httpserver.SessionInfo, out transport.Writer,
 		) httpserver.SessionHandler {
-			return s.gateway.Open(v.ID, v.Principal, out)
+			t := gateway.StreamableHTTP
+			if v.HTTPSSE {
+				t = gateway.HTTPSSE
+			}
+			return s.gateway.Open(v.ID, v.Principal, t, out)
 		},
 		ServeRequest: func(
 			v httpserver.SessionInfo, m wire.Message, out transport.Writer,

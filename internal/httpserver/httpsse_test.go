@@ -22,6 +22,9 @@ func TestHTTPSSE(t *testing.T) {
 			t.Fatalf("%+v %v", first, err)
 		}
 		handler := <-h.handlers
+		if !handler.HTTPSSE {
+			t.Error("the session is not marked as one of HTTP+SSE")
+		}
 		postSSE := func(body string) testRequest {
 			return testRequest{path: first.data, body: body,
 				header: map[string]string{"Accept": "-"}}

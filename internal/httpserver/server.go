@@ -124,6 +124,7 @@ type SessionInfo struct {
 	// not give access to a session: the ID of a session is the first half of its Mcp-Session-Id.
 	ID        string
 	Principal *principal.Principal // nil without authentication
+	HTTPSSE   bool                 // the transport is HTTP+SSE
 }
 
 // logger returns log with the attributes of the session.

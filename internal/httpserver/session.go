@@ -53,7 +53,9 @@ func newSession(x *httpExchange, httpSSE bool) *httpSession {
 }
 
 func (s *httpSession) info() SessionInfo {
-	return sessionInfo(s.logID, s.from.Principal, s.from.profile)
+	i := sessionInfo(s.logID, s.from.Principal, s.from.profile)
+	i.HTTPSSE = s.isHTTPSSE()
+	return i
 }
 
 // logger returns the logger of the session. It is created on demand, because most sessions log

@@ -7,6 +7,7 @@ import (
 
 // Activity describes what has happened on a connection, for keep-alive and idle timeouts.
 type Activity struct {
+	Since        time.Time // when the Peer was created
 	LastReceived time.Time // last message received
 	// LastUsed is the time at which a call last ended, a request or notification was last received,
 	// or a response or notification was last sent. Calls made with Call, RoundTrip or RoundTripAll,
@@ -19,10 +20,18 @@ type Activity struct {
 // Activity returns the current Activity. It may be called at any time.
 func (p *Peer) Activity() Activity {
 	return Activity{
+		Since:        p.createdAt,
 		LastReceived: p.createdAt.Add(time.Duration(p.lastReceived.Load())),
 		LastUsed:     p.createdAt.Add(time.Duration(p.lastUsed.Load())),
 		InFlight:     p.calls.byID.Len() > 0,
 	}
+}
+
+// OpenRequests returns the number of requests of the remote side without a response.
+func (p *Peer) OpenRequests() int {
+	p.requests.mu.Lock()
+	defer p.requests.mu.Unlock()
+	return len(p.requests.open)
 }
 
 // touch sets a timestamp to now.
