@@ -25,6 +25,9 @@ func (d Spec) unit() string {
 		line("Wants=network-online.target")
 		line("After=network-online.target")
 	}
+	line("# With an invalid configuration it is started five times.")
+	line("StartLimitIntervalSec=60")
+	line("StartLimitBurst=5")
 	line("")
 	line("[Service]")
 	line("Type=notify")
@@ -55,8 +58,6 @@ func (d Spec) unit() string {
 	line("WatchdogSec=60")
 	line("Restart=on-failure")
 	line("RestartSec=2")
-	line("# 2: the configuration is invalid")
-	line("RestartPreventExitStatus=2")
 	line("")
 	line("[Install]")
 	if d.User {

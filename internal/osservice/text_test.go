@@ -35,6 +35,10 @@ func TestUnitEscapesWords(t *testing.T) {
 			t.Errorf("the unit does not have the line %s\n%s", line, unit)
 		}
 	}
+	// A Go program that panics, or that the watchdog ends with SIGABRT, also has the exit code 2.
+	if strings.Contains(unit, "RestartPreventExitStatus") {
+		t.Error("the service is not started again after a crash")
+	}
 	if strings.Contains(unit, "DynamicUser") {
 		t.Error("a service of a user has another user")
 	}
