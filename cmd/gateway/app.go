@@ -20,7 +20,6 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/gateway"
 	"mcpgateway/internal/activity"
-	"mcpgateway/internal/audit"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/config/pins"
 	"mcpgateway/internal/gctune"
@@ -40,7 +39,7 @@ type app struct {
 	mask     *logging.Mask
 	backends *backends.Set
 	gateway  *gateway.Gateway
-	journal  *audit.Journal
+	journal  *auditRecords
 	activity *activity.Recorder // nil = calls are not counted
 	logins   *oauthclient.Store
 	pages    *loginPages // nil = there are none
@@ -173,16 +172,16 @@ func (c *cli) open(
 
 		StartParallel: cfg.Limits.StartParallel,
 	})
-	journal, closeJournal, err := openJournal(loaded, a.log, a.mask)
+	journal, err := openAudit(loaded, a.log, a.mask, c.reopen)
 	if err != nil {
 		a.close()
 		return nil, err
 	}
 	a.journal = journal
-	a.closers = append(a.closers, closeJournal)
+	a.closers = append(a.closers, journal.close)
 	var observers []gateway.Observer
 	if cfg.Audit.File != config.PathNone {
-		observers = append(observers, gateway.AuditObserver(journal))
+		observers = append(observers, gateway.AuditObserver(journal.Journal))
 	}
 	if m.serving {
 		a.activity = activity.New()
@@ -291,7 +290,7 @@ func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	journal, endJournal := context.WithCancel(context.Background())
 	backends, endBackends := context.WithCancel(context.Background())
 	var written, running sync.WaitGroup
-	written.Go(func() { _ = a.journal.Run(journal) })
+	written.Go(func() { a.journal.run(journal) })
 	running.Go(func() { _ = a.backends.Run(backends, a.gateway) })
 	running.Go(func() { _ = a.gateway.Run(backends) })
 	running.Go(func() { gctune.Run(backends) })

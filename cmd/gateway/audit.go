@@ -1,41 +1,110 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"runtime"
+	"sync"
 
 	"mcpgateway/internal/audit"
+	"mcpgateway/internal/auditfile"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/logging"
 	"mcpgateway/internal/text"
 )
 
-// openJournal opens the audit journal, which writes to audit.file or to log. If audit.file is none,
-// the journal gets no records. The caller calls end when the journal has ended. openJournal returns
-// an error if audit.file is a pipe or cannot be opened.
-func openJournal(l *config.Loaded, log *slog.Logger, mask *logging.Mask) (
-	j *audit.Journal, end func(), err error,
-) {
+// auditRecords are the audit records of an app.
+type auditRecords struct {
+	*audit.Journal
+	file   *auditfile.File  // nil = the records are part of the log, or there are none
+	reopen <-chan os.Signal // each signal makes file open its path again; nil = none
+	log    *slog.Logger
+}
+
+// openAudit opens the audit journal, which writes to audit.file or to log. If audit.file is none,
+// the journal gets no records. openAudit returns an error if audit.file is a pipe or cannot be
+// opened. The caller calls close.
+func openAudit(
+	l *config.Loaded, log *slog.Logger, mask *logging.Mask, reopen <-chan os.Signal,
+) (*auditRecords, error) {
 	c := l.Config.Audit
 	o := audit.Options{Payloads: audit.Payloads(c.Payloads), Mask: mask.String}
 	if c.File == "" || c.File == config.PathNone {
-		return audit.New(log, o), func() {}, nil
+		return &auditRecords{Journal: audit.New(log, o), log: log}, nil
 	}
 	if info, err := os.Stat(c.File); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 		err := errors.New("is a pipe: the gateway would wait until another process reads it")
-		return nil, nil, l.PathError("audit.file", c.File, err, "use a regular file")
+		return nil, l.PathError("audit.file", c.File, err, "use a regular file")
 	}
 	warnAuditFileMode(log, c)
-	file, err := logging.OpenFile(c.File, logging.FileOptions{})
+	file, err := auditfile.OpenFile(c.File, auditFileOptions(c), log)
 	if err != nil {
-		return nil, nil, l.PathError("audit.file", c.File, err,
+		return nil, l.PathError("audit.file", c.File, err,
 			"make the directory writable, or set audit.file to another path")
 	}
-	return audit.NewLines(&failureLoggingWriter{Writer: file, log: log}, o),
-		func() { file.Close() }, nil
+	return &auditRecords{audit.NewLines(file, o), file, reopen, log}, nil
+}
+
+func auditFileOptions(c config.Audit) auditfile.Options {
+	return auditfile.Options{
+		MaxSize: c.MaxSize, MaxAge: c.MaxAge,
+		Keep:     auditfile.Keep{Files: c.Keep.Files, Age: c.Keep.Age, Size: c.Keep.Size},
+		Compress: auditfile.Compression(c.Compress), Chain: c.Chain,
+	}
+}
+
+// run writes the records, and rotates and compresses files, until ctx is done.
+func (r *auditRecords) run(ctx context.Context) {
+	var files sync.WaitGroup
+	if r.file != nil {
+		files.Go(func() { _ = r.file.Run(ctx) })
+		files.Go(func() { r.reopenAtSignals(ctx) })
+	}
+	_ = r.Journal.Run(ctx)
+	files.Wait()
+}
+
+func (r *auditRecords) reopenAtSignals(ctx context.Context) {
+	for {
+		select {
+		case <-r.reopen:
+			if r.file.Reopen() == nil { // File logs an error
+				r.log.Info("audit file reopened", "file", r.file.Status().Path)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// configure applies the keys of audit that a reload can change.
+func (r *auditRecords) configure(c config.Audit) {
+	if r.file != nil {
+		r.file.Configure(auditFileOptions(c))
+	}
+}
+
+func (r *auditRecords) close() {
+	if r.file != nil {
+		_ = r.file.Close()
+	}
+}
+
+// An auditStatus is the state of the audit records of an app.
+type auditStatus struct {
+	audit.JournalStatus
+	File auditfile.FileStatus // zero = there is no audit file
+}
+
+// status returns the state of the records. It reads the directory of the audit file.
+func (r *auditRecords) status() auditStatus {
+	s := auditStatus{JournalStatus: r.Journal.Status()}
+	if r.file != nil {
+		s.File = r.file.Status()
+	}
+	return s
 }
 
 // warnAuditFileMode warns if other users can read or change an existing audit file, except on
@@ -62,24 +131,4 @@ func warnAuditFileMode(log *slog.Logger, c config.Audit) {
 		hint += "; payloads in the file may contain secrets"
 	}
 	log.Warn(message, "file", path, "text", hint)
-}
-
-// A failureLoggingWriter writes to the audit file. Of several failed writes in a row it logs the
-// first, and it logs the first successful write after a failure.
-type failureLoggingWriter struct {
-	io.Writer
-	log    *slog.Logger
-	failed bool
-}
-
-func (t *failureLoggingWriter) Write(p []byte) (int, error) {
-	n, err := t.Writer.Write(p)
-	switch {
-	case err != nil && !t.failed:
-		t.log.Error("audit file not writable: records lost", "err", err)
-	case err == nil && t.failed:
-		t.log.Info("audit file writable again")
-	}
-	t.failed = err != nil
-	return n, err
 }

@@ -37,8 +37,8 @@ func TestWarnsOfReadableAuditFile(t *testing.T) {
 				Config: &config.Config{Audit: config.Audit{File: path, Payloads: payloads}},
 			}
 			log := slog.New(slog.NewTextHandler(&out, nil))
-			if _, end, err := openJournal(l, log, logging.NewMask()); err == nil {
-				end()
+			if records, err := openAudit(l, log, logging.NewMask(), nil); err == nil {
+				records.close()
 			}
 			got := out.String()
 			switch {

@@ -39,6 +39,7 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c := newCLI(stdio{os.Stdin, os.Stdout, os.Stderr})
 	c.systemd = sdnotify.FromEnvironment() // child processes must not get the variables
+	c.reopen = notifyReopen()
 	c.sighup, c.secondSignal = new(reload.SIGHUP), new(signalHandler)
 	ctx, stop := signalContext(c.sighup, c.secondSignal)
 	c.disown = sync.OnceFunc(procgroup.BecomeSubreaper())
@@ -66,6 +67,7 @@ type cli struct {
 
 	sighup       *reload.SIGHUP     // may be nil
 	secondSignal *signalHandler     // may be nil
+	reopen       <-chan os.Signal   // requests to reopen the audit file; nil = none
 	mask         *logging.Mask      // mask of the last app; nil = no app was opened yet
 	systemd      *sdnotify.Notifier // may be nil
 	// disown ends the role of this process as the parent of orphans; nil = it does not have it.

@@ -77,6 +77,9 @@ func (t reloadTarget) SetSecrets(secrets []string) { t.mask.SetSecrets(secrets..
 // RestrictProfiles implements reload.Target.
 func (t reloadTarget) RestrictProfiles(c *config.Config) { t.backends.RestrictProfiles(c.Profiles) }
 
+// SetAudit implements reload.Target.
+func (t reloadTarget) SetAudit(c *config.Config) { t.journal.configure(c.Audit) }
+
 // SetLogLevel implements reload.Target.
 func (t reloadTarget) SetLogLevel(c *config.Config) { t.level.Set(levelOf(c)) }
 

@@ -42,6 +42,38 @@ type Journal struct {
 	waiting []queuedRecord
 	taken   sync.Cond // signals Write that there is room
 	closed  bool      // Run has taken records for the last time
+	batch   takenRecords
+	written int64
+}
+
+// takenRecords are a number of records that Run is writing.
+type takenRecords struct {
+	records int       // 0 = Run is writing none
+	first   time.Time // time of the first of them
+}
+
+// A JournalStatus is the state of a Journal.
+type JournalStatus struct {
+	Written int64         // records
+	Lost    int64         // records, see Journal.Lost
+	Queued  int           // records that are not yet written, or lost
+	Lag     time.Duration // age of the first of them; 0 = there are none
+}
+
+// Status returns the state of the journal.
+func (j *Journal) Status() JournalStatus {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := JournalStatus{Written: j.written, Lost: j.lost.Load(),
+		Queued: len(j.waiting) + j.batch.records}
+	switch {
+	case j.batch.records > 0:
+		s.Lag = time.Since(j.batch.first)
+	case len(j.waiting) > 0:
+		s.Lag = time.Since(j.waiting[0].Time)
+	}
+	s.Lag = max(0, s.Lag)
+	return s
 }
 
 // A recordWriter writes records. Only Run calls it. Both methods return the number of records that
@@ -176,17 +208,26 @@ func (j *Journal) Run(ctx context.Context) error {
 // writeBatch writes the queued records. After a call with last = true, Write queues nothing.
 func (j *Journal) writeBatch(last bool) {
 	j.mu.Lock()
-	batch := j.waiting
+	records := j.waiting
 	j.waiting, j.spare = j.spare, nil
 	j.closed = last
+	if len(records) > 0 {
+		j.batch = takenRecords{len(records), records[0].Time}
+	}
 	j.taken.Broadcast()
 	j.mu.Unlock()
-	for i := range batch {
-		j.lost.Add(j.sink.write(&batch[i]))
+	var lost int64
+	for i := range records {
+		lost += j.sink.write(&records[i])
 	}
-	j.lost.Add(j.sink.flush())
-	clear(batch) // releases the payloads
-	j.spare = batch[:0]
+	lost += j.sink.flush()
+	j.mu.Lock()
+	j.lost.Add(lost)
+	j.written += int64(len(records)) - lost
+	j.batch = takenRecords{}
+	j.mu.Unlock()
+	clear(records) // releases the payloads
+	j.spare = records[:0]
 }
 
 // Lost returns the number of records that were not written: records passed to Write after Run had

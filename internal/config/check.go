@@ -78,7 +78,7 @@ func (c *checker) check(cfg *Config) {
 	oneOf(c, "log.level", cfg.Log.Level, "debug", "info", "warn", "error")
 	oneOf(c, "log.format", cfg.Log.Format, "text", "json")
 	oneOf(c, "log.stderr", cfg.Log.Stderr, "info", "debug", "off")
-	oneOf(c, "audit.payloads", cfg.Audit.Payloads, "none", "arguments", "all")
+	c.audit(cfg.Audit)
 	if !separator().MatchString(cfg.Catalog.Separator) {
 		c.fail("catalog.separator",
 			"must be letters, digits, _ and - only"+c.not("catalog.separator"), "")
@@ -93,6 +93,32 @@ func (c *checker) check(cfg *Config) {
 		c.backend(&cfg.Backends[i], i, named)
 	}
 	c.profiles(cfg)
+}
+
+func (c *checker) audit(a Audit) {
+	oneOf(c, "audit.payloads", a.Payloads, "none", "arguments", "all")
+	oneOf(c, "audit.compress", a.Compress, "none", "gzip", "zstd")
+	files := "audit.keep" // the short form
+	if at := files + ".files"; c.isGiven(at) {
+		files = at
+	}
+	for _, b := range []struct {
+		key  string
+		kept bool
+		must string
+	}{
+		{"audit.max_size", a.MaxSize >= 64<<10, "at least 64KiB"},
+		{"audit.max_age", a.MaxAge == 0 || a.MaxAge >= time.Second, "at least 1s, or 0 for no limit"},
+		{files, a.Keep.Files >= 1 && a.Keep.Files <= maxKeepFiles, "1 to 1000"},
+		{"audit.keep.age", a.Keep.Age == 0 || a.Keep.Age >= time.Second,
+			"at least 1s, or 0 for no limit"},
+		{"audit.keep.size", a.Keep.Size == 0 || a.Keep.Size >= a.MaxSize ||
+			c.reported["audit.max_size"], "at least audit.max_size, or 0 for no limit"},
+	} {
+		if !b.kept && !c.reported[b.key] {
+			c.fail(b.key, "must be "+b.must+c.not(b.key), "")
+		}
+	}
 }
 
 // limits checks the limits. If limits.message could not be parsed or is too small, it does not

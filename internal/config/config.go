@@ -106,6 +106,26 @@ type Audit struct {
 	// PathNone = no records.
 	File     string `koanf:"file"`
 	Payloads string `koanf:"payloads"` // none, arguments or all
+
+	MaxSize  int64         `koanf:"max_size"` // bytes at which File is rotated; at least 64 KiB
+	MaxAge   time.Duration `koanf:"max_age"`  // age of the first record; 0 or at least 1s
+	Keep     AuditKeep     `koanf:"keep"`
+	Compress string        `koanf:"compress"` // of former files: none, gzip or zstd
+	Chain    bool          `koanf:"chain"`    // each record has the hash of the record before
+}
+
+const (
+	defaultKeepFiles = 5
+	maxKeepFiles     = 1000 // of AuditKeep.Files
+)
+
+// AuditKeep limits the former audit files. In the file it is a mapping with these keys, or only the
+// number of files.
+type AuditKeep struct {
+	// Files is the number of files, 1 to 1000. The default is 5, or 1000 if Age or Size is set.
+	Files int           `koanf:"files"`
+	Age   time.Duration `koanf:"age"`  // of the newest record in a file; 0 = no limit
+	Size  int64         `koanf:"size"` // bytes of all files, as stored; 0 = no limit
 }
 
 // Limits bounds the resources that clients and backends can use.
@@ -269,8 +289,9 @@ func Default() Config {
 	return Config{
 		Catalog: Catalog{Prefix: "collision", Separator: "__", NameLimit: 50,
 			Wait: 3 * time.Second},
-		Log:   Log{Level: "info", Format: "text", Stderr: "debug"},
-		Audit: Audit{Payloads: "none"},
+		Log: Log{Level: "info", Format: "text", Stderr: "debug"},
+		Audit: Audit{Payloads: "none", MaxSize: 100 << 20, Compress: "none",
+			Keep: AuditKeep{Files: defaultKeepFiles}},
 		Limits: Limits{
 			Message: 64 << 20, InFlight: 1024, Page: 4 << 20,
 			Sessions: 10_000, SessionIdle: time.Hour, Events: 1 << 20, Outbox: 256 << 20,

@@ -52,6 +52,8 @@ func expectedForm(t reflect.Type) string {
 		return "a token, or a mapping with the keys token, name, profile, expires and rate"
 	case rateType:
 		return "a limit like 600/m, or a mapping with the keys limit and burst"
+	case keepType:
+		return "a number of files, or a mapping with the keys files, age and size"
 	}
 	switch t.Kind() {
 	case reflect.Int:

@@ -150,8 +150,12 @@ func (r *fileParser) value(n *yaml.Node, t reflect.Type, at location) (v any, ok
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
 		return r.mapping(n, t.Elem(), at), true
 	case shortForms[t] != "" && n.Kind == yaml.ScalarNode:
-		text, ok := r.value(n, reflect.TypeFor[string](), at)
-		return map[string]any{shortForms[t]: text}, ok
+		f, _ := fieldOf(t, shortForms[t])
+		if f.typ.Kind() != reflect.Int {
+			f.typ = reflect.TypeFor[string]()
+		}
+		value, ok := r.value(n, f.typ, at)
+		return map[string]any{shortForms[t]: value}, ok
 	case n.Kind == yaml.ScalarNode && (t == timeType || kind != reflect.Slice &&
 		kind != reflect.Struct && kind != reflect.Map):
 		x := r.newExpander(at.path)

@@ -168,8 +168,15 @@ var reloadEffects = map[string]reloadEffect{
 	"log.format": needsRestart,
 	"log.stderr": needsRestart,
 
-	"audit.file":     needsRestart,
-	"audit.payloads": needsRestart,
+	"audit.file":       needsRestart,
+	"audit.payloads":   needsRestart,
+	"audit.max_size":   live,
+	"audit.max_age":    live,
+	"audit.keep.files": live,
+	"audit.keep.age":   live,
+	"audit.keep.size":  live,
+	"audit.compress":   live,
+	"audit.chain":      live,
 
 	"limits.message":        needsRestart,
 	"limits.in_flight":      needsRestart,

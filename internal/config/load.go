@@ -263,16 +263,21 @@ func instructionsValue(value string, given bool) string {
 
 // applyDefaults sets the values that are not given and whose default depends on other keys, and the
 // values of backends that the file does not set. It replaces each value of instructions by its
-// effective value. The default of limits.page is at most limits.message, and the default of
-// limits.outbox at least limits.message.
+// effective value. The default of limits.page is at most limits.message, the default of
+// limits.outbox at least limits.message, and the default of audit.keep.files the maximum if another
+// key limits the files.
 func applyDefaults(cfg *Config, d defaults, given map[string]location) {
 	if _, ok := given["limits.page"]; !ok {
 		cfg.Limits.Page = min(cfg.Limits.Page, cfg.Limits.Message)
 	}
+	_, written := given["audit.keep.files"]
+	if k := &cfg.Audit.Keep; !written && k.Files == defaultKeepFiles && (k.Age > 0 || k.Size > 0) {
+		k.Files = maxKeepFiles
+	}
 	if _, ok := given["limits.outbox"]; !ok {
 		cfg.Limits.Outbox = max(cfg.Limits.Outbox, cfg.Limits.Message)
 	}
-	_, written := given["instructions"]
+	_, written = given["instructions"]
 	cfg.Instructions = instructionsValue(cfg.Instructions, written)
 	for i := range cfg.Backends {
 		b, at := &cfg.Backends[i], fmt.Sprintf("backends[%d].", i)

@@ -67,6 +67,13 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"GATEWAY_LOG_STDERR":             "off",
 		"GATEWAY_AUDIT_FILE":             "a.jsonl",
 		"GATEWAY_AUDIT_PAYLOADS":         "all",
+		"GATEWAY_AUDIT_MAX_SIZE":         "1MiB",
+		"GATEWAY_AUDIT_MAX_AGE":          "24h",
+		"GATEWAY_AUDIT_KEEP_FILES":       "9",
+		"GATEWAY_AUDIT_KEEP_AGE":         "720h",
+		"GATEWAY_AUDIT_KEEP_SIZE":        "2MiB",
+		"GATEWAY_AUDIT_COMPRESS":         "zstd",
+		"GATEWAY_AUDIT_CHAIN":            "true",
 		"GATEWAY_LIMITS_MESSAGE":         "1MiB",
 		"GATEWAY_LIMITS_IN_FLIGHT":       "7",
 		"GATEWAY_LIMITS_PAGE":            "64KiB",
@@ -97,7 +104,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	got := fmt.Sprintln(c.State, c.Listen, c.Auth.PublicURL, c.Auth.OAuth, c.TLS, c.Catalog, c.Log,
 		c.Audit, c.Limits,
 		b.StartTimeout, b.CallTimeout, b.Lazy, b.IdleStop, b.MaxInFlight, b.QueueWait)
-	if want := "none [::1]:0 https://gw.example {https://i.example https://g.example/mcp [] true {gateway hunter2hunter2} []} {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
+	if want := "none [::1]:0 https://gw.example {https://i.example https://g.example/mcp [] true {gateway hunter2hunter2} []} {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all 1048576 24h0m0s {9 720h0m0s 2097152} zstd true} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

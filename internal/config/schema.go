@@ -34,6 +34,7 @@ var (
 	backendType  = reflect.TypeFor[Backend]()
 	tokenType    = reflect.TypeFor[Token]()
 	rateType     = reflect.TypeFor[Rate]()
+	keepType     = reflect.TypeFor[AuditKeep]()
 	durationType = reflect.TypeFor[time.Duration]()
 	timeType     = reflect.TypeFor[time.Time]()
 	sizeType     = reflect.TypeFor[int64]() // every int64 is a size in bytes, in contrast to int
@@ -41,7 +42,9 @@ var (
 
 // shortForms contains the types of mappings in whose place the file may have a single value, each
 // with the key that this value stands for.
-var shortForms = map[reflect.Type]string{tokenType: "token", rateType: "limit"}
+var shortForms = map[reflect.Type]string{
+	tokenType: "token", rateType: "limit", keepType: "files",
+}
 
 // field is a key of a mapping and the type of its value.
 type field struct {

@@ -79,3 +79,31 @@ func TestLockContextEndsWithTheCauseOfItsContext(t *testing.T) {
 	}
 	unlock()
 }
+
+func TestShareExcludesLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.lock")
+	var unlocks []func() error
+	for range 2 {
+		unlock, ok, err := TryShare(path)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		unlocks = append(unlocks, unlock)
+	}
+	for _, unlock := range unlocks {
+		if _, ok, err := TryLock(path); ok || err != nil {
+			t.Errorf("locked a shared file: %v, %v", ok, err)
+		}
+		if err := unlock(); err != nil {
+			t.Error(err)
+		}
+	}
+	unlock, ok, err := TryLock(path)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if _, ok, err := TryShare(path); ok || err != nil {
+		t.Errorf("shared a locked file: %v, %v", ok, err)
+	}
+	unlock()
+}

@@ -37,6 +37,7 @@ func (r *Reloader) apply(
 		r.Server.UpdateAccess(c, tokens)
 	}
 	r.Target.SetLogLevel(c)
+	r.Target.SetAudit(c)
 	before := r.current
 	r.current, r.source, r.local = c, next.Source, next.Local
 	if err := r.applyBackends(ctx); err != nil {

@@ -25,6 +25,7 @@ func (s *steps) SetSecrets([]string) { s.add("SetSecrets") }
 
 func (s *steps) RestrictProfiles(*config.Config) { s.add("RestrictProfiles") }
 
+func (s *steps) SetAudit(*config.Config)    { s.add("SetAudit") }
 func (s *steps) SetLogLevel(*config.Config) { s.add("SetLogLevel") }
 
 func (s *steps) UpdateAccess(*config.Config, []config.Token) { s.add("UpdateAccess") }
@@ -44,7 +45,7 @@ func TestOrderOfAReload(t *testing.T) {
 		watcher: newFileWatcher(slog.New(slog.DiscardHandler)), current: current,
 	}
 	r.apply(t.Context(), &config.Loaded{Config: next}, config.Diff(current, next), nil)
-	if want := []string{"SetSecrets", "RestrictProfiles", "UpdateAccess", "SetLogLevel",
+	if want := []string{"SetSecrets", "RestrictProfiles", "UpdateAccess", "SetLogLevel", "SetAudit",
 		"ApplyBackends"}; !slices.Equal(s.all, want) {
 		t.Errorf("the order is %q, want %q", s.all, want)
 	}

@@ -31,6 +31,8 @@ type Target interface {
 	RestrictProfiles(c *config.Config)
 	// SetLogLevel sets the log level of c.
 	SetLogLevel(c *config.Config)
+	// SetAudit sets the limits, the compression and the chain of the audit file of c.
+	SetAudit(c *config.Config)
 	// ApplyBackends replaces the backends and the catalog options by those of c. It returns when
 	// the new backends are ready or have failed, or ctx is done. If the wait is long, it calls late
 	// once with the names of the backends that it waits for.

@@ -1,10 +1,11 @@
-package logging
+package auditfile
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,13 +26,20 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if path := os.Getenv("LOGS_TEST_FOREVER"); path != "" {
+		chain := os.Getenv("LOGS_TEST_CHAIN") == "true"
+		fmt.Fprintln(os.Stderr, appendForever(path, os.Getenv("LOGS_TEST_NAME"), chain))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
+
+var quiet = slog.New(slog.DiscardHandler)
 
 const linesEach = 500
 
 func appendLines(path, name string) error {
-	f, err := OpenFile(path, FileOptions{Limit: 4096, Keep: 1000})
+	f, err := OpenFile(path, Options{MaxSize: 4096, Keep: Keep{Files: 1000}}, quiet)
 	if err != nil {
 		return err
 	}
@@ -66,7 +74,7 @@ func TestFileOfSeveralProcesses(t *testing.T) {
 	}
 	wg.Wait()
 
-	files, _ := filepath.Glob(path + "*")
+	files, _ := Files(path)
 	seen := map[string]int{}
 	for _, name := range files {
 		all, err := os.ReadFile(name)
@@ -93,9 +101,9 @@ func TestFileOfSeveralProcesses(t *testing.T) {
 	}
 }
 
-func open(t *testing.T, o FileOptions) (*File, string) {
+func open(t *testing.T, o Options) (*File, string) {
 	path := filepath.Join(t.TempDir(), "new", "audit.jsonl")
-	f, err := OpenFile(path, o)
+	f, err := OpenFile(path, o, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +129,7 @@ func content(path string, n int) string {
 }
 
 func TestFileRotates(t *testing.T) {
-	f, path := open(t, FileOptions{Limit: 4, Keep: 2})
+	f, path := open(t, Options{MaxSize: 4, Keep: Keep{Files: 2}})
 	for i := range 8 {
 		fmt.Fprintf(f, "%d\n", i)
 	}
@@ -141,7 +149,7 @@ func TestFileRotates(t *testing.T) {
 
 // An interrupted rotation leaves a gap. The next rotation fills the gap and drops no file.
 func TestFileRotatesIntoGap(t *testing.T) {
-	f, path := open(t, FileOptions{Limit: 1, Keep: 3})
+	f, path := open(t, Options{MaxSize: 1, Keep: Keep{Files: 3}})
 	os.WriteFile(path+".2", []byte("old\n"), 0o600)
 	os.WriteFile(path+".3", []byte("older\n"), 0o600)
 	io.WriteString(f, "a\n")
@@ -152,7 +160,7 @@ func TestFileRotatesIntoGap(t *testing.T) {
 }
 
 func TestFileRenamedByOthers(t *testing.T) {
-	f, path := open(t, FileOptions{})
+	f, path := open(t, Options{})
 	io.WriteString(f, "a\n")
 	os.Rename(path, path+".1")
 	io.WriteString(f, "b\n")
@@ -165,7 +173,7 @@ func TestFileRenamedByOthers(t *testing.T) {
 
 // While another process rotates, or if rotation fails, lines are still written.
 func TestFileGrowsIfRotationFails(t *testing.T) {
-	f, path := open(t, FileOptions{Limit: 1})
+	f, path := open(t, Options{MaxSize: 1})
 	unlock, ok, err := filelock.TryLock(path + ".lock")
 	if !ok || err != nil {
 		t.Fatal(ok, err)
@@ -183,7 +191,7 @@ func TestFileGrowsIfRotationFails(t *testing.T) {
 }
 
 func TestFileEndsIncompleteLine(t *testing.T) {
-	f, path := open(t, FileOptions{})
+	f, path := open(t, Options{})
 	io.WriteString(f, "cut sho") // as after a write to a full disk
 	if n, err := io.WriteString(f, "whole\n"); n != 6 || err != nil {
 		t.Errorf("Write = %d, %v", n, err)
@@ -194,7 +202,7 @@ func TestFileEndsIncompleteLine(t *testing.T) {
 }
 
 func TestFileClosed(t *testing.T) {
-	f, _ := open(t, FileOptions{})
+	f, _ := open(t, Options{})
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
@@ -207,7 +215,7 @@ func TestFileClosed(t *testing.T) {
 }
 
 func BenchmarkFile(b *testing.B) {
-	f, err := OpenFile(filepath.Join(b.TempDir(), "audit.jsonl"), FileOptions{})
+	f, err := OpenFile(filepath.Join(b.TempDir(), "audit.jsonl"), Options{}, quiet)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -224,7 +232,7 @@ func TestFileInRemovedDirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a directory with an open file cannot be removed")
 	}
-	f, path := open(t, FileOptions{})
+	f, path := open(t, Options{})
 	fmt.Fprintln(f, "one")
 	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 		t.Fatal(err)
