@@ -77,7 +77,7 @@ func (b *Backend) dial(mode dialMode, onReconnect func(wire.ID),
 		StallTimeout: stallTimeout(c.CallTimeout),
 		Mask:         b.set.Mask,
 		OnStderr: func(line string) {
-			b.outputLog.Log(context.Background(), level, "stderr: "+line)
+			b.outputLog.Log(b.set.StderrContext, level, "stderr: "+line)
 		},
 		OnRepair: func() { b.outputLog.Warn("backend sent invalid UTF-8; repaired") },
 	})

@@ -107,6 +107,9 @@ type Options struct {
 	Log             *slog.Logger
 	// log level of the lines that backends write to stderr
 	StderrLevel slog.Level
+	// context of the log records of these lines, by which a handler recognizes them; nil =
+	// context.Background
+	StderrContext context.Context
 }
 
 // A Set contains the backends of a gateway, in configuration order. Create it with New.
@@ -130,6 +133,9 @@ type Set struct {
 func New(o Options) *Set {
 	if o.Mask == nil {
 		o.Mask = func(text string) string { return text }
+	}
+	if o.StderrContext == nil {
+		o.StderrContext = context.Background()
 	}
 	s := &Set{
 		Options: o,

@@ -31,11 +31,17 @@ import (
 	"mcpgateway/internal/reload"
 )
 
+// An appLog is the log of an app.
+type appLog struct {
+	log   *slog.Logger
+	level slog.LevelVar // level of log
+	lines *logging.Ring // the latest lines of log; nil = they are not kept
+}
+
 // An app is a configured gateway with its backends, log and audit journal.
 type app struct {
 	*config.Loaded
-	log      *slog.Logger
-	level    slog.LevelVar // level of log
+	appLog
 	mask     *logging.Mask
 	backends *backends.Set
 	gateway  *gateway.Gateway
@@ -116,6 +122,9 @@ func (c *cli) open(
 	}
 	a.mask.SetTokenOwners(tokenOwners(cfg.Backends, nil)...)
 	c.mask = a.mask
+	if m.serving {
+		a.lines = new(logging.Ring)
+	}
 	a.openLog(c.err)
 	a.previousNames = loadNameRecord(cfg.StateDir, a.Source, a.log)
 	a.logins = openLogins(cfg.StateDir)
@@ -143,27 +152,28 @@ func (c *cli) open(
 	}
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.backends = backends.New(backends.Options{
-		StderrLevel:  stderrLevels[a.Config.Log.Stderr],
-		Backends:     all,
-		Catalog:      catalogOptions(cfg),
-		CatalogWait:  cfg.Catalog.Wait,
-		Profiles:     cfg.Profiles,
-		MaxMessage:   int(cfg.Limits.Message),
-		StateDir:     cfg.StateDir,
-		NameOwners:   a.previousNames,
-		Lock:         lock,
-		ProcessID:    reload.OwnProcess(),
-		HasExited:    reload.ProcessExited,
-		ClientInfo:   info,
-		Via:          a.via,
-		ChildEnv:     map[string]string{ancestorsEnv: chain},
-		Mask:         a.mask.String,
-		NoRestart:    m.noRestart,
-		IgnoreCache:  m.ignoreCache,
-		SingleClient: cfg.Listen == "",
-		Logins:       a.logins,
-		LoginAs:      loginAs,
-		LoginPage:    loginPage,
+		StderrLevel:   stderrLevels[a.Config.Log.Stderr],
+		StderrContext: logging.OutputContext(),
+		Backends:      all,
+		Catalog:       catalogOptions(cfg),
+		CatalogWait:   cfg.Catalog.Wait,
+		Profiles:      cfg.Profiles,
+		MaxMessage:    int(cfg.Limits.Message),
+		StateDir:      cfg.StateDir,
+		NameOwners:    a.previousNames,
+		Lock:          lock,
+		ProcessID:     reload.OwnProcess(),
+		HasExited:     reload.ProcessExited,
+		ClientInfo:    info,
+		Via:           a.via,
+		ChildEnv:      map[string]string{ancestorsEnv: chain},
+		Mask:          a.mask.String,
+		NoRestart:     m.noRestart,
+		IgnoreCache:   m.ignoreCache,
+		SingleClient:  cfg.Listen == "",
+		Logins:        a.logins,
+		LoginAs:       loginAs,
+		LoginPage:     loginPage,
 
 		CompleteLogin:   completeLogin,
 		OnSecret:        func(owner, secret string) { a.mask.AddToken(tokenOwner(owner), secret) },
@@ -273,6 +283,7 @@ func (a *app) openLog(w io.Writer) {
 	sink := logging.OpenSink(w, logging.SinkOptions{Lost: logging.FormatLost(a.Config.Log.Format)})
 	a.log = logging.New(sink, logging.Options{
 		Level: &a.level, Format: a.Config.Log.Format, Mask: a.mask,
+		Ring: a.lines,
 	})
 	closeSink := func() { _ = sink.Close(logFlushTimeout) }
 	a.closers = append(a.closers, closeSink, logging.CaptureStandardLog(a.log))

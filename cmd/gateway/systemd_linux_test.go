@@ -39,7 +39,7 @@ func TestWatchdogIsNotNotifiedWhileTheGatewayHangs(t *testing.T) {
 	respond := sync.OnceFunc(func() { close(release) })
 	defer respond()
 	var log strings.Builder
-	s := &service{app: &app{log: slog.New(slog.NewTextHandler(&log, nil)),
+	s := &service{app: &app{appLog: appLog{log: slog.New(slog.NewTextHandler(&log, nil))},
 		backends: backends.New(backends.Options{Log: slog.New(slog.DiscardHandler)})}}
 	r := newSystemdReporter(sdnotify.FromEnvironment(), s, server.URL+"/readyz")
 	ctx, end := context.WithCancel(t.Context())

@@ -6,7 +6,8 @@
 // on. This logger also gets the messages that libraries write with package log
 // (CaptureStandardLog).
 //
-//	log records ─ slog ─ Mask ─ Sink ─ stderr
+//	log records ─ slog ─ Mask ┬ Sink ─ stderr
+//	                          └ Ring   the latest lines, in memory
 //	audit records, as lines ─ File   audit.jsonl, audit.jsonl.1 …
 package logging
 
@@ -23,6 +24,9 @@ type Options struct {
 	Level  slog.Leveler // nil = info; a *slog.LevelVar may change at any time
 	Format string       // "json"; any other value is text
 	Mask   *Mask        // nil = no masking
+	// gets the records of level info and above, and the output of backends (see OutputContext),
+	// whatever Level is; nil = none
+	Ring *Ring
 }
 
 // New returns a logger that writes one whole line per record to w, with one Write call each.
@@ -35,10 +39,14 @@ type Options struct {
 func New(w io.Writer, o Options) *slog.Logger {
 	v := attrReplacer{mask: o.Mask, json: o.Format == "json"}
 	h := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: v.replace}
+	var handler slog.Handler = slog.NewTextHandler(w, h)
 	if v.json {
-		return slog.New(slog.NewJSONHandler(w, h))
+		handler = slog.NewJSONHandler(w, h)
 	}
-	return slog.New(slog.NewTextHandler(w, h))
+	if o.Ring != nil {
+		handler = twoHandlers{handler, newRingHandler(o.Ring, v)}
+	}
+	return slog.New(handler)
 }
 
 // ParseLevel parses debug, info, warn or error, in upper or lower case. For any other name it
