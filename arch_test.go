@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"regexp"
 	"slices"
@@ -127,6 +128,11 @@ var allowedImports = map[string][]string{
 	"internal/activity":    {"gateway", "internal/audit", "internal/protocol", "internal/text"},
 	"internal/adminapi":    {"internal/atomicfile"},
 	"internal/adminserver": {"internal/adminapi"},
+	"internal/tracing": {
+		"gateway", "internal/audit", "internal/callid", "internal/config", "internal/contract",
+		"internal/peer", "internal/protocol", "internal/secrets", "internal/text",
+		"internal/transport", "internal/wire",
+	},
 	// the program
 	"internal/reload":     {"internal/atomicfile", "internal/config"},
 	"internal/gctune":     {},
@@ -144,7 +150,7 @@ var allowedImports = map[string][]string{
 		"internal/peer", "internal/principal", "internal/procgroup", "internal/protocol",
 		"internal/ratelimit", "internal/reload", "internal/resourceserver",
 		"internal/sdnotify", "internal/secretcmd",
-		"internal/text", "internal/transport", "internal/wire",
+		"internal/text", "internal/tracing", "internal/transport", "internal/wire",
 	},
 }
 
@@ -164,6 +170,7 @@ var allowedTools = map[string][]string{
 	"internal/mcptest/gosource":    {},
 	"internal/mcptest/keyringtest": {},
 	"internal/mcptest/oidctest":    {},
+	"internal/mcptest/otlptest":    {},
 	"internal/mcptest/proctest":    {},
 }
 
@@ -204,7 +211,11 @@ var allowedModules = map[string][]string{
 	"golang.org/x/term": {"cmd/gateway", "internal/reload"},
 	"golang.org/x/time": {"backends/internal/loglimit", "internal/ratelimit",
 		"internal/resourceserver"},
-	"golang.org/x/tools": {"internal/mcptest"},
+	"golang.org/x/tools":                            {"internal/mcptest"},
+	"go.opentelemetry.io/otel":                      {"internal/tracing"},
+	"go.opentelemetry.io/proto":                     {"internal/mcptest/otlptest"},
+	"google.golang.org/protobuf/encoding/protowire": {"internal/tracing"},
+	"google.golang.org/protobuf":                    {"internal/mcptest/otlptest"},
 }
 
 // allowedTestModules lists the packages whose tests may import a module that is the other side of a
@@ -235,7 +246,8 @@ var allowedStd = map[string][]string{
 		"internal/secrets", "internal/wire",
 	},
 	"crypto/tls": {
-		"cmd/gateway", "internal/httpserver", "internal/oauthclient", "internal/reload", "internal/transport/httpclient",
+		"cmd/gateway", "internal/httpserver", "internal/oauthclient", "internal/reload",
+		"internal/tracing", "internal/transport/httpclient",
 	},
 	"flag": {},
 	"log":  {"internal/config", "internal/logging"},
@@ -243,12 +255,12 @@ var allowedStd = map[string][]string{
 		"internal/adminapi", "internal/adminserver",
 		"cmd/gateway", "internal/config", "internal/httpserver", "internal/oauthclient",
 		"internal/resourceserver", "internal/sdnotify",
-		"internal/secrets", "internal/transport/http1", "internal/transport/httpclient",
-		"internal/weburl",
+		"internal/secrets", "internal/tracing", "internal/transport/http1",
+		"internal/transport/httpclient", "internal/weburl",
 	},
 	"net/http": {"internal/adminapi", "internal/adminserver", "backends", "cmd/gateway", "internal/httpserver", "internal/loginpage",
-		"internal/oauthclient", "internal/resourceserver", "internal/transport/http1",
-		"internal/transport/httpclient"},
+		"internal/oauthclient", "internal/resourceserver", "internal/tracing",
+		"internal/transport/http1", "internal/transport/httpclient"},
 	"os/exec": {"internal/config/internal/dialect", "internal/loginpage", "internal/osservice", "internal/procgroup",
 		"internal/secretcmd",
 		"internal/transport/child"},
@@ -273,15 +285,17 @@ var allowedStd = map[string][]string{
 // own package may.
 var testImports = []string{
 	"internal/mcptest", "internal/mcptest/faults", "internal/mcptest/gosource",
-	"internal/mcptest/keyringtest", "internal/mcptest/oidctest", "internal/mcptest/proctest",
+	"internal/mcptest/keyringtest", "internal/mcptest/oidctest", "internal/mcptest/otlptest",
+	"internal/mcptest/proctest",
 }
 
 // extraTestImports are further packages that the tests of a package may import.
 var extraTestImports = map[string][]string{
 	"docs": {"internal/config"},
 	"gateway": {"backends", "internal/config", "internal/config/pins",
-		"internal/oauthclient"},
+		"internal/oauthclient", "internal/tracing"},
 	"internal/activity":   {"catalog", "internal/callid", "internal/wire"},
+	"internal/tracing":    {"catalog"},
 	"internal/audit":      {"internal/logging"},
 	"internal/httpserver": {"internal/peer"},
 	"internal/peer":       {"internal/transport/child"},
@@ -518,6 +532,23 @@ func TestTypeNamesAreUnique(t *testing.T) {
 		if _, shared := sharedTypeNames[key]; len(where[key]) > 1 && !shared {
 			t.Errorf("one name for several types: %s",
 				strings.Join(slices.Sorted(maps.Keys(where[key])), ", "))
+		}
+	}
+}
+
+// TestLinkedPackages checks that the program does not link large libraries that its dependencies
+// could bring along. docs/decisions/052 gives their sizes.
+func TestLinkedPackages(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./cmd/gateway").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		for _, large := range []string{"google.golang.org/grpc", "google.golang.org/protobuf/proto",
+			"google.golang.org/protobuf/reflect", "go.opentelemetry.io/proto"} {
+			if name == large || strings.HasPrefix(name, large+"/") {
+				t.Errorf("cmd/gateway links %s", name)
+			}
 		}
 	}
 }

@@ -108,6 +108,9 @@ func (q *queuedCall) OnProgress(m wire.Message) { q.handler.OnProgress(m) }
 
 // OnResponse implements peer.ResponseHandler: the call has left the table of its Peer.
 func (q *queuedCall) OnResponse(m wire.Message, err error) {
+	if span := q.request.Span; span != nil {
+		span.End(q.ID(), contract.BackendResponse{Message: m, Err: err, Modern: q.modern})
+	}
 	if !q.sendAgain(&m, err) {
 		q.complete(m, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpgateway/backends/internal/supervise"
+	"mcpgateway/internal/contract"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -151,6 +152,16 @@ func (l *link) withClientMeta(m wire.Message, session string, tasks bool) wire.M
 		meta.Capabilities = protocol.AddTasksExtension(meta.Capabilities)
 	}
 	return meta.AddTo(m)
+}
+
+// withTrace begins the span of a request that is about to be sent, and returns the request with the
+// trace context for the server.
+func (l *link) withTrace(m wire.Message, r *contract.BackendRequest) wire.Message {
+	cfg := &l.conn.b.cfg
+	return m.SetMeta(r.Span.Begin(contract.TracedRequest{
+		Backend: cfg.Name, Method: m.Method(), Entry: r.Entry,
+		Revision: l.server.Load().ProtocolVersion, URL: cfg.URL,
+	})...)
 }
 
 // restoreTimeout bounds the wait for responses to the gateway's requests about log levels and

@@ -216,7 +216,11 @@ func (l *link) trySend(q *queuedCall) error {
 	if q.isRetry || !modern && b.cfg.URL == "" {
 		r.Message = wire.Message{}
 	}
-	err := l.peer.TrySend(l.withClientMeta(m, r.Session, r.AllowTask), &q.Call)
+	sent := l.withClientMeta(m, r.Session, r.AllowTask)
+	if r.Span != nil {
+		sent = l.withTrace(sent, r)
+	}
+	err := l.peer.TrySend(sent, &q.Call)
 	if err != nil {
 		r.Message = m // the call still belongs to the caller
 	}

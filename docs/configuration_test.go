@@ -176,7 +176,9 @@ func needsRestart(key string) bool {
 	before, after := config.Default(), config.Default()
 	changed(leaves(reflect.ValueOf(&before).Elem(), "")[key], 1)
 	changed(leaves(reflect.ValueOf(&after).Elem(), "")[key], 2)
-	return slices.Contains(config.Diff(&before, &after).NeedRestart, key)
+	return slices.ContainsFunc(config.Diff(&before, &after).NeedRestart, func(k string) bool {
+		return k == key || strings.HasPrefix(k, key+".") // in a map
+	})
 }
 
 // changed sets f to a value that depends on n.
@@ -187,7 +189,12 @@ func changed(f reflect.Value, n int64) {
 	case reflect.String:
 		f.SetString(strconv.FormatInt(n, 10))
 	case reflect.Map:
-		f.Set(reflect.ValueOf(map[string]config.Profile{strconv.FormatInt(n, 10): {}}))
+		name := strconv.FormatInt(n, 10)
+		if f.Type() == reflect.TypeFor[map[string]string]() {
+			f.Set(reflect.ValueOf(map[string]string{name: name}))
+			return
+		}
+		f.Set(reflect.ValueOf(map[string]config.Profile{name: {}}))
 	case reflect.Slice:
 		switch f.Type() {
 		case reflect.TypeFor[[]config.Token]():

@@ -32,6 +32,7 @@ type CallInfo struct {
 	BackendID wire.ID       // set when the call ends; "" = not sent
 	Started   time.Time
 	Sent      time.Time // set when the call ends: time of the last sending; zero = not sent
+	Trace     Trace     // nil = the gateway has no Tracer
 }
 
 // A clientCall is a client's call in flight, without the parts that depend on the kind of client.
@@ -93,6 +94,8 @@ type clientKind interface {
 	findTask(id string) (catalog.Route, bool)
 	// notFoundError returns the error for a name that is unknown or denied by the configuration.
 	notFoundError() *wire.Error
+	// traced describes the client for the Tracer.
+	traced() TracedClient
 
 	// prepare creates backendCall, for the backend in Route. The call is known to attribution when
 	// prepare returns. It returns false if nothing is to be sent, because it has ended the call or
@@ -138,6 +141,7 @@ func (c *clientCall) begin() bool {
 		name = c.spec.nameIn(c.r.Message)
 	}
 	c.Name = wire.Unquote(name)
+	c.beginTrace()
 	c.g.Observers.begin(&c.CallInfo)
 	switch {
 	case !c.r.OnCancel(c): // already cancelled
@@ -152,6 +156,13 @@ func (c *clientCall) begin() bool {
 		return false
 	}
 	return true
+}
+
+// beginTrace begins the trace of a call, if the gateway has a Tracer.
+func (c *clientCall) beginTrace() {
+	if t := c.g.Tracer; t != nil {
+		c.Trace = t.Begin(&c.CallInfo, c.r.Message, c.kind.traced())
+	}
 }
 
 // resolve sends the call to the backend that has its name. If the name is unknown but may become
@@ -266,6 +277,16 @@ func (c *clientCall) backendRequest(m wire.Message) contract.BackendRequest {
 		r.Message, _ = m.Set(c.Route.OriginalJSON, path...)
 	}
 	return r
+}
+
+// newBackendCall returns a call to the backend in Route, with a span if the call is traced.
+func (c *clientCall) newBackendCall(
+	r contract.BackendRequest, h contract.CallHandler,
+) contract.BackendCall {
+	if c.Trace != nil {
+		r.Span = c.Trace.BackendSpan()
+	}
+	return c.g.Backends.NewCall(c.Route.Backend, r, h)
 }
 
 // OnResponse implements contract.CallHandler.
@@ -459,5 +480,8 @@ func (c *clientCall) finish(o Outcome) {
 	o.Confirmation = confirmation(h.confirmation.Load()).String()
 	o.Rounds, o.Progress = int(h.rounds.Load()), int(h.progress.Load())
 	o.Reconnects += int(h.reconnects.Load())
+	if c.Trace != nil {
+		c.Trace.End(&c.CallInfo, o)
+	}
 	c.g.Observers.end(&c.CallInfo, o)
 }

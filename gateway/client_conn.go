@@ -96,7 +96,8 @@ func (cc *clientConn) finishListens() {
 
 // failModern responds to a modern request with an error and audits the call; see [Session.fail].
 func (cc *clientConn) failModern(r *peer.Request, err *wire.Error) {
-	cc.g.Observers.record(cc.id, clientName(r.Message), cc.principal, r.Message, rejection(r, err))
+	from := TracedClient{HTTP: cc.transport != Stdio}
+	cc.g.record(from, cc.id, clientName(r.Message), cc.principal, r.Message, rejection(r, err))
 }
 
 // retainedClients are the stateless clients that a connection retains, the latest last: the

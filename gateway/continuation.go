@@ -106,6 +106,9 @@ func (c *statelessCall) attach(rc *resumableCall) bool {
 	}
 	c.Route, c.backendCall, c.resumable = rc.route, rc.backendCall, rc
 	c.backendSession = rc.client.id
+	if c.Trace != nil {
+		c.Trace.Continue(rc.trace)
+	}
 	return true
 }
 

@@ -65,6 +65,7 @@ import (
 
 	"mcpgateway/gateway/internal/mrtr"
 	"mcpgateway/internal/principal"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/quota"
 	"mcpgateway/internal/ratelimit"
 
@@ -142,6 +143,7 @@ type Backends interface {
 type Options struct {
 	Backends    Backends
 	Observers   Observers
+	Tracer      Tracer // nil = requests are not traced
 	Info        mcp.Implementation
 	MaxInFlight int // requests in flight per session
 	// MaxStatelessClients bounds the table of stateless clients. A client stays in the table while
@@ -293,7 +295,37 @@ func (g *Gateway) RecordRejected(
 		s.recordRejected(m, err)
 		return
 	}
-	g.Observers.record(session, "", p, m, errorOutcome(Rejected, err))
+	g.record(TracedClient{Session: session, HTTP: true}, session, "", p, m,
+		errorOutcome(Rejected, err))
+}
+
+// record notifies the observers and the Tracer of a request that did not become a call. If the
+// request names its client, this name replaces client.
+func (g *Gateway) record(
+	from TracedClient, session, client string, p *principal.Principal, m wire.Message, o Outcome,
+) {
+	if !observed(m.Method()) {
+		return
+	}
+	if protocol.IsModern(m) {
+		client = clientName(m)
+	}
+	name := m.Name()
+	if m.Method() == protocol.MethodResourcesRead {
+		name = stringAt(m, "params", "uri")
+	}
+	c := CallInfo{
+		Session: session, Client: client, Principal: p, ID: m.ID(), Method: m.Method(),
+		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
+	}
+	if g.Tracer != nil {
+		c.Trace = g.Tracer.Begin(&c, m, from)
+	}
+	g.Observers.begin(&c)
+	if c.Trace != nil {
+		c.Trace.End(&c, o)
+	}
+	g.Observers.end(&c, o)
 }
 
 // Clients returns the status of all sessions and stateless clients, those that connected first

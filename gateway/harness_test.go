@@ -46,6 +46,7 @@ type settings struct {
 	backendSet          **backends.Set // receives the Set
 	mask                func(string) string
 	observer            gateway.Observer // additional
+	tracer              gateway.Tracer
 	singleClient        bool
 	sharing             map[string]string // "" = shared
 	generation          map[string]string // "" = legacy
@@ -113,7 +114,7 @@ func newGateway(t testing.TB, o settings, names []string, dial func(string) (tra
 		Backends: used, Observers: observers, Info: info,
 		MaxInFlight: o.inFlight, MaxStatelessClients: o.maxStatelessClients, Grace: o.grace,
 		DrainTimeout: cmp.Or(o.drain, 500*time.Millisecond), Log: log, Mask: o.mask,
-		Rates: o.rates,
+		Rates: o.rates, Tracer: o.tracer,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -6,7 +6,6 @@ import (
 	"mcpgateway/internal/audit"
 	"mcpgateway/internal/callid"
 	"mcpgateway/internal/peer"
-	"mcpgateway/internal/principal"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -110,29 +109,6 @@ func rejection(r *peer.Request, err *wire.Error) Outcome {
 	return Outcome{Kind: Cancelled}
 }
 
-// record notifies the observers of a request that did not become a call. If the request names its
-// client, this name replaces client.
-func (all Observers) record(
-	session, client string, p *principal.Principal, m wire.Message, o Outcome,
-) {
-	if !observed(m.Method()) {
-		return
-	}
-	if protocol.IsModern(m) {
-		client = clientName(m)
-	}
-	name := m.Name()
-	if m.Method() == protocol.MethodResourcesRead {
-		name = stringAt(m, "params", "uri")
-	}
-	c := CallInfo{
-		Session: session, Client: client, Principal: p, ID: m.ID(), Method: m.Method(),
-		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
-	}
-	all.begin(&c)
-	all.end(&c, o)
-}
-
 func observed(method string) bool {
 	switch method {
 	case protocol.MethodToolsCall, protocol.MethodPromptsGet, protocol.MethodResourcesRead:
@@ -154,7 +130,7 @@ func (j journalObserver) End(c *CallInfo, o Outcome) {
 	r := audit.Record{
 		Time: c.Started.Add(o.Queued + o.Dur),
 		Seq:  c.Seq, Session: c.Session, Client: c.Client, Principal: c.Principal.Name(),
-		ID: string(c.ID), BackendID: string(c.BackendID),
+		ID: string(c.ID), BackendID: string(c.BackendID), TraceID: c.traceID(),
 		Tool: truncate(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Original,
 		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Confirmation: o.Confirmation,
 		Counts:  o.Counts,

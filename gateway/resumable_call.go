@@ -34,8 +34,8 @@ type resumableCall struct {
 	id           string
 	taskReserved bool // a slot for a task is reserved
 	sendAsTask   bool // the backend was asked for a task
-	route        catalog.Route
-	backendCall  contract.BackendCall
+	callOrigin
+	backendCall contract.BackendCall
 
 	mu          sync.Mutex
 	call        *statelessCall            // waiting for the response; nil = suspended or ended
@@ -45,6 +45,12 @@ type resumableCall struct {
 	storedBytes int                       // size of response, acquired from the byte budget
 	rounds      uint32                    // suspensions
 	ended       bool
+}
+
+// A callOrigin is the part of the client's first request that a resumableCall keeps.
+type callOrigin struct {
+	route catalog.Route
+	trace Trace // nil = not traced
 }
 
 // gatherTime is the time between the first input request and the suspension, in which further input

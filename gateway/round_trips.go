@@ -105,7 +105,7 @@ func (c *sessionCall) sendAgain(ctx context.Context,
 	request := c.request(protocol.SetContinuation(c.backendMessage(), responses, state))
 	request.Continuation, request.ServerKey = true, c.backendCall.ServerKey()
 	handler := retryHandler{make(responseWaiter, 1), c}
-	again := c.g.Backends.NewCall(c.Route.Backend, request, handler)
+	again := c.newBackendCall(request, handler)
 	resp := handler.sendAndWait(ctx, again)
 	c.history.reconnects.Add(uint32(again.Reconnects()))
 	return resp

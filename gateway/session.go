@@ -138,6 +138,12 @@ func (s *Session) recordRejected(m wire.Message, err *wire.Error) {
 	s.recordCall(m, errorOutcome(Rejected, err))
 }
 
+// traced describes the client of the session.
+func (s *Session) traced() TracedClient {
+	revision := s.lifecycle.handshake().Revision.Date
+	return TracedClient{Session: s.id, Revision: revision, HTTP: s.transport != Stdio}
+}
+
 func (s *Session) recordCall(m wire.Message, o Outcome) {
-	s.g.Observers.record(s.id, s.lifecycle.handshake().Name, s.principal, m, o)
+	s.g.record(s.traced(), s.id, s.lifecycle.handshake().Name, s.principal, m, o)
 }

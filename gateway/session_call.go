@@ -56,6 +56,8 @@ func (c *sessionCall) findTask(id string) (catalog.Route, bool) {
 
 func (c *sessionCall) notFoundError() *wire.Error { return c.spec.notFound(c.Name) }
 
+func (c *sessionCall) traced() TracedClient { return c.s.traced() }
+
 func (c *sessionCall) prepare() bool {
 	if c.spec == taskSpec {
 		task := scopedID{c.Route.Backend, c.Route.Original}
@@ -69,7 +71,7 @@ func (c *sessionCall) prepare() bool {
 		c.reject(err)
 		return false
 	}
-	c.backendCall = c.g.Backends.NewCall(c.Route.Backend, c.request(c.backendMessage()), c)
+	c.backendCall = c.newBackendCall(c.request(c.backendMessage()), c)
 	if c.Method == protocol.MethodTasksResult {
 		c.backendCall.PauseTimeout() // the backend responds when the task has ended
 	}

@@ -51,6 +51,10 @@ func (c *statelessCall) notFoundError() *wire.Error {
 	return err
 }
 
+func (c *statelessCall) traced() TracedClient {
+	return TracedClient{Revision: c.client.meta.Revision, HTTP: c.conn.transport != Stdio}
+}
+
 func (c *statelessCall) prepare() bool {
 	if c.spec == taskSpec {
 		c.goLocked(c.serveTaskRequest)
@@ -80,13 +84,14 @@ func (c *statelessCall) prepare() bool {
 		request.Continuation, request.ServerKey = true, cont.serverKey
 	}
 	if !c.spec.allowsInput {
-		c.backendCall = c.g.Backends.NewCall(c.Route.Backend, request, c)
+		c.backendCall = c.newBackendCall(request, c)
 		c.client.completions.add(c) // no other method comes here
 		return true
 	}
-	rc := &resumableCall{client: c.client, id: newID(), route: c.Route, call: c,
+	rc := &resumableCall{client: c.client, id: newID(), call: c,
+		callOrigin:   callOrigin{c.Route, c.Trace},
 		taskReserved: reserved, sendAsTask: asTask}
-	rc.backendCall = c.g.Backends.NewCall(c.Route.Backend, request, rc)
+	rc.backendCall = c.newBackendCall(request, rc)
 	c.backendCall, c.resumable = rc.backendCall, rc
 	c.client.retain()
 	c.client.addCall(rc)

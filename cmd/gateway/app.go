@@ -29,6 +29,7 @@ import (
 	"mcpgateway/internal/principal"
 	"mcpgateway/internal/ratelimit"
 	"mcpgateway/internal/reload"
+	"mcpgateway/internal/tracing"
 )
 
 // An appLog is the log of an app.
@@ -45,11 +46,10 @@ type app struct {
 	mask     *logging.Mask
 	backends *backends.Set
 	gateway  *gateway.Gateway
-	journal  *auditRecords
-	activity *activity.Recorder // nil = calls are not counted
-	logins   *oauthclient.Store
-	pages    *loginPages // nil = there are none
-	rates    ratelimit.RateLimiter
+	recorders
+	logins *oauthclient.Store
+	pages  *loginPages // nil = there are none
+	rates  ratelimit.RateLimiter
 
 	// the client on stdin, and the client of tools and call; nil = no profile
 	client *principal.Principal
@@ -59,6 +59,13 @@ type app struct {
 	via string // name of this process in requests to HTTP servers, to detect recursion
 
 	closers []func()
+}
+
+// recorders are what records the calls of clients.
+type recorders struct {
+	journal  *auditRecords
+	activity *activity.Recorder  // nil = calls are not counted
+	traces   *tracing.OTelTracer // nil = calls are not traced
 }
 
 // A configOverride changes the configuration for a command.
@@ -198,9 +205,14 @@ func (c *cli) open(
 		observers = append(observers, a.activity)
 	}
 	setBackendRates(&a.rates, cfg)
+	var tracer gateway.Tracer
+	if m.serving && a.openTraces() {
+		tracer = a.traces
+	}
 	a.gateway = gateway.New(gateway.Options{
 		Backends:            a.backends,
 		Observers:           observers,
+		Tracer:              tracer,
 		Info:                info,
 		MaxInFlight:         cfg.Limits.InFlight,
 		MaxStatelessClients: cfg.Limits.Sessions,
@@ -262,6 +274,29 @@ func instructionsOf(text string) string {
 	return text
 }
 
+// openTraces sets traces, and reports whether calls are to be traced.
+func (a *app) openTraces() bool {
+	settings, warnings := tracing.Load(a.Config.OTel, os.LookupEnv)
+	for _, w := range warnings {
+		a.log.Warn("configuration warning", "text", w)
+	}
+	if settings == nil {
+		return false
+	}
+	a.mask.Add(settings.Secrets()...)
+	a.traces = tracing.New(tracing.Options{
+		Settings: settings, Version: version, Mask: a.mask.String, Log: a.log,
+	})
+	a.log.Info("calls are traced", "server", settings.Endpoint(), "text",
+		"recorded traces: "+settings.Sampling())
+	return true
+}
+
+// setSecrets replaces the secrets that are masked by those of a configuration.
+func (a *app) setSecrets(secrets ...[]string) {
+	a.mask.SetSecrets(slices.Concat(append(secrets, a.traces.Secrets())...)...)
+}
+
 // levelOf returns the log level.
 func levelOf(c *config.Config) slog.Level {
 	level, _ := logging.ParseLevel(c.Log.Level) // validated by config
@@ -302,6 +337,9 @@ func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	backends, endBackends := context.WithCancel(context.Background())
 	var written, running sync.WaitGroup
 	written.Go(func() { a.journal.run(journal) })
+	if a.traces != nil {
+		written.Go(func() { a.traces.Run(journal) })
+	}
 	running.Go(func() { _ = a.backends.Run(backends, a.gateway) })
 	running.Go(func() { _ = a.gateway.Run(backends) })
 	running.Go(func() { gctune.Run(backends) })

@@ -72,7 +72,7 @@ func (r reloadServer) UpdateAccess(c *config.Config, tokens []config.Token) {
 }
 
 // SetSecrets implements reload.Target.
-func (t reloadTarget) SetSecrets(secrets []string) { t.mask.SetSecrets(secrets...) }
+func (t reloadTarget) SetSecrets(secrets []string) { t.setSecrets(secrets) }
 
 // RestrictProfiles implements reload.Target.
 func (t reloadTarget) RestrictProfiles(c *config.Config) { t.backends.RestrictProfiles(c.Profiles) }

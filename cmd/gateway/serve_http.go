@@ -32,7 +32,7 @@ func (s *service) listen() (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mask.SetSecrets(slices.Concat(config.Secrets(c), tokenTexts(tokens))...)
+	s.setSecrets(config.Secrets(c), tokenTexts(tokens))
 	setTokenRates(&s.rates, tokens)
 	o := httpserver.Options{
 		OpenSession: func(
@@ -58,6 +58,7 @@ func (s *service) listen() (net.Listener, error) {
 			return slices.DeleteFunc(unsettled(enabled(s.backends.Status())),
 				func(name string) bool { return !s.backends.IsPermitted(p, name) })
 		},
+		TraceContext: s.traces != nil,
 		LoginPages:   s.pages,
 		Via:          s.via,
 		MessageLimit: int(c.Limits.Message),

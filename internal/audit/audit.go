@@ -52,6 +52,7 @@ type Record struct {
 	// of ids stay distinct: the number 1 is logged as "1", the string "1" as "\"1\"".
 	ID        string
 	BackendID string // the id sent to the backend; "" if none was sent
+	TraceID   string // id of the trace (OpenTelemetry), 32 hexadecimal digits; "" = none
 
 	// Method is the method of a request other than tools/call, "" for tools/call. The record of a
 	// request with a Method has msg=request. With a method, Tool and BackendTool contain the name
@@ -121,7 +122,8 @@ func (e *queuedRecord) appendClient(a []slog.Attr, mask func(string) string) []s
 
 func (e *queuedRecord) appendIDs(a []slog.Attr, mask func(string) string) []slog.Attr {
 	a = append(a, slog.String("id", mask(e.ID)))
-	return appendKnown(a, "backend_id", mask(e.BackendID))
+	a = appendKnown(a, "backend_id", mask(e.BackendID))
+	return appendKnown(a, "trace_id", e.TraceID)
 }
 
 // appendOutcome appends the outcome of the call, its times, its sizes and its payloads.
@@ -156,7 +158,7 @@ func (e *queuedRecord) appendOutcome(a []slog.Attr, mask func(string) string) []
 func (e *queuedRecord) appendTarget(a []slog.Attr, mask func(string) string) []slog.Attr {
 	if e.Method != "" {
 		a = append(a,
-			slog.String("method", mask(e.Method)), slog.String("name", mask(bareURI(e.Tool))))
+			slog.String("method", mask(e.Method)), slog.String("name", mask(BareURI(e.Tool))))
 		a = appendKnown(a, "backend", e.Backend)
 		if e.BackendTool != e.Tool {
 			a = appendKnown(a, "backend_name", mask(e.BackendTool))
@@ -176,10 +178,10 @@ func (e *queuedRecord) message() string {
 	return "call"
 }
 
-// bareURI masks a query that may contain a secret, and secret user information in the authority of
+// BareURI masks a query that may contain a secret, and secret user information in the authority of
 // a URI. Any other text is returned unchanged, except for a question mark at its end. Expressions
 // of a URI template are not masked.
-func bareURI(uri string) string {
+func BareURI(uri string) string {
 	if i := secrets.QueryStart(uri); i >= 0 {
 		uri = uri[:i] + secrets.Redacted
 	}

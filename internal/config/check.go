@@ -88,6 +88,7 @@ func (c *checker) check(cfg *Config) {
 	}
 	c.http(cfg)
 	c.limits(cfg.Limits)
+	c.otel(cfg.OTel)
 	named := map[string]int{}
 	for i := range cfg.Backends {
 		c.backend(&cfg.Backends[i], i, named)

@@ -120,3 +120,23 @@ func isPort(port string) bool {
 	_, err := strconv.ParseUint(port, 10, 16)
 	return err == nil
 }
+
+// otel checks the settings of traces.
+func (c *checker) otel(o OTel) {
+	if u, err := url.Parse(o.Endpoint); o.Endpoint != "" && o.Endpoint != PathNone &&
+		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+			u.Fragment != "") {
+		c.fail("otel.endpoint", "must be an http or https URL, or none",
+			"write the address of a receiver of OTLP over HTTP, like http://127.0.0.1:4318")
+	}
+	if _, ok := SampleRatio(o.Sample); o.Sample != "" && !ok && !c.reported["otel.sample"] {
+		c.fail("otel.sample", "must be a number from 0 to 1 or a percentage"+c.not("otel.sample"),
+			"write 0.01 or 1% for one trace of a hundred")
+	}
+	c.headers(o.Headers, "otel.headers.")
+	for name := range o.Headers {
+		if strings.EqualFold(name, "Host") {
+			c.fail("otel.headers."+name, "is set by otel.endpoint", "leave it out")
+		}
+	}
+}

@@ -59,6 +59,7 @@ type Config struct {
 	Catalog Catalog `koanf:"catalog"`
 	Log     Log     `koanf:"log"`
 	Audit   Audit   `koanf:"audit"`
+	OTel    OTel    `koanf:"otel"`
 	Limits  Limits  `koanf:"limits"`
 
 	// Profiles are the named views of the backends.

@@ -77,6 +77,11 @@ func (d *description) gateway(c *Config) {
 	if c.Audit.Payloads != "none" && c.Audit.File != PathNone {
 		d.add("records payloads of calls", c.Audit.Payloads)
 	}
+	if c.OTel.Endpoint != PathNone {
+		d.add("sends traces of calls to", shownURL(c.OTel.Endpoint))
+	}
+	d.add("sends traces with the headers",
+		strings.Join(slices.Sorted(maps.Keys(c.OTel.Headers)), ", "))
 	d.add("listens on", c.Listen)
 	var tokens []string
 	for _, token := range c.Auth.Tokens {

@@ -178,6 +178,10 @@ var reloadEffects = map[string]reloadEffect{
 	"audit.compress":   live,
 	"audit.chain":      live,
 
+	"otel.endpoint": needsRestart,
+	"otel.headers":  needsRestart,
+	"otel.sample":   needsRestart,
+
 	"limits.message":        needsRestart,
 	"limits.in_flight":      needsRestart,
 	"limits.page":           live,
@@ -189,11 +193,14 @@ var reloadEffects = map[string]reloadEffect{
 	"limits.drain":          needsRestart,
 }
 
-// effectOf returns the effect of a key outside of backends. Profiles have keys with names that the
-// user chooses.
+// effectOf returns the effect of a key outside of backends. Profiles and otel.headers have keys
+// with names that the user chooses.
 func effectOf(key string) reloadEffect {
 	if first, _, _ := strings.Cut(key, "."); first == "profiles" {
 		key = first
+	}
+	if strings.HasPrefix(key, "otel.headers.") {
+		key = "otel.headers"
 	}
 	return reloadEffects[key]
 }

@@ -84,12 +84,13 @@ func keySums(salt string, v reflect.Value) map[string]string {
 	return all
 }
 
-// fieldByKey returns the field of the struct v for a key like log.level.
+// fieldByKey returns the field of the struct v for a key like log.level. For a key in a map it
+// returns the whole map.
 func fieldByKey(v reflect.Value, key string) reflect.Value {
 	first, rest, nested := strings.Cut(key, ".")
 	for f, value := range v.Fields() {
 		if f.Tag.Get("koanf") == first {
-			if nested {
+			if nested && value.Kind() != reflect.Map {
 				return fieldByKey(value, rest)
 			}
 			return value

@@ -74,6 +74,8 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"GATEWAY_AUDIT_KEEP_SIZE":        "2MiB",
 		"GATEWAY_AUDIT_COMPRESS":         "zstd",
 		"GATEWAY_AUDIT_CHAIN":            "true",
+		"GATEWAY_OTEL_ENDPOINT":          "http://127.0.0.1:4318",
+		"GATEWAY_OTEL_SAMPLE":            "1%",
 		"GATEWAY_LIMITS_MESSAGE":         "1MiB",
 		"GATEWAY_LIMITS_IN_FLIGHT":       "7",
 		"GATEWAY_LIMITS_PAGE":            "64KiB",

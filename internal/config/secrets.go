@@ -40,6 +40,10 @@ func Secrets(c *Config) []string {
 		return !secrets.LooksSecret(value) && slices.ContainsFunc(public, shown)
 	})
 	all = append(all, c.Auth.OAuth.Introspection.ClientSecret)
+	all = append(all, urlSecrets(c.OTel.Endpoint)...)
+	for name, value := range c.OTel.Headers {
+		all = append(appendHeader(all, name, value), value)
+	}
 	for _, t := range c.Auth.Tokens {
 		all = append(all, t.Text)
 	}
@@ -156,6 +160,7 @@ func expandedSecrets(path, variable, value string) []string {
 // isSecretKey reports whether the key at path, other than a variable or header, has a secret value.
 func isSecretKey(path string) bool {
 	return path == "auth.oauth.introspection.client_secret" ||
+		strings.HasPrefix(path, "otel.headers.") || path == "otel.endpoint" ||
 		strings.HasSuffix(path, ".oauth.client_secret") ||
 		strings.HasPrefix(path, "auth.tokens[") &&
 			(strings.HasSuffix(path, "]") || strings.HasSuffix(path, ".token"))

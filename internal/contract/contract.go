@@ -26,14 +26,14 @@ type BackendRequest struct {
 	// Entry is the backend's own name of the tool or prompt, which the filters are checked for; ""
 	// = the name in Name or Message. The name or URI of a resource is always the one in Message.
 	Entry string
-	// Builtin is true if the request calls an entry of the gateway itself, which is listed with the
-	// entries of the backend. It is not sent to the backend.
-	Builtin bool
 	// Name is a JSON string that replaces params.name; nil = unchanged.
 	Name []byte
 	// ProgressToken is the token of the client, under which the CallHandler gets progress; "" = no
 	// progress wanted.
 	ProgressToken wire.ID
+	// Builtin is true if the request calls an entry of the gateway itself, which is listed with the
+	// entries of the backend. It is not sent to the backend.
+	Builtin bool
 	// AllowTask is true if a modern backend may respond with a task, whatever the client has
 	// declared, because the sender handles the task.
 	AllowTask bool
@@ -46,6 +46,30 @@ type BackendRequest struct {
 	// ServerKey identifies the server that a Continuation is meant for; see [BackendCall]. At any
 	// other server the request fails with a *[wire.Error]. "" = any server.
 	ServerKey string
+	// Span is the span of the request in the trace of the client's request; nil = not traced. It
+	// belongs to this request alone.
+	Span RequestSpan
+}
+
+// A RequestSpan is the part of a trace that one request to a backend takes. Its methods do not
+// block.
+type RequestSpan interface {
+	// Begin begins the span of a request that is about to be sent. It returns the members of
+	// params._meta that contain the trace context for the backend. If the request is sent again,
+	// Begin is called again, and begins another span.
+	Begin(TracedRequest) []wire.Member
+	// End ends the span, after each Begin whose request was sent. Without a Begin it does nothing.
+	// id is the id under which the request was sent, and r the response, or what replaces it.
+	End(id wire.ID, r BackendResponse)
+}
+
+// A TracedRequest describes a request that is sent to a backend.
+type TracedRequest struct {
+	Backend  string // name of the backend
+	Method   string
+	Entry    string // see BackendRequest.Entry
+	Revision string // of the protocol, as negotiated with the backend
+	URL      string // of the backend; "" = it is not connected over HTTP
 }
 
 // A BackendResponse is the outcome of a BackendRequest.

@@ -33,8 +33,9 @@ func (p *postedMessage) errorID() wire.ID {
 
 // A postReader reads posted messages and limits their bytes.
 type postReader struct {
-	limit int // Options.MessageLimit
-	quota bodyQuota
+	limit        int  // Options.MessageLimit
+	traceContext bool // Options.TraceContext
+	quota        bodyQuota
 }
 
 // read reads a posted message and counts its bytes for key. If anyMessage is false, because the
@@ -58,6 +59,9 @@ func (pr *postReader) read(
 		return p, herr
 	}
 	m, err := wire.Parse(transport.TrimBOM(text))
+	if pr.traceContext && err == nil {
+		m = withTraceContext(m, r.Header)
+	}
 	p.m = m
 	if err != nil {
 		reason, _ := errors.AsType[*wire.Error](err)

@@ -74,6 +74,9 @@ type Options struct {
 	// does not come from a page of another site. nil = there are no such pages.
 	LoginPages http.Handler
 
+	// TraceContext is true if the headers traceparent and tracestate of a POST are put into _meta
+	// of its request (see withTraceContext).
+	TraceContext bool
 	MessageLimit int // bytes of one message, and of the unsent messages of one client; 0 = 64 MiB
 	// MaxSessions is the maximum number of open sessions; a further initialize gets status 503. It
 	// is also the maximum number of open requests without a session, including subscriptions; a
@@ -185,7 +188,7 @@ func New(o Options) *Server {
 	o.Tokens = nil // only their hashes are kept
 	srv := &Server{
 		opts: o, log: o.Log, access: access,
-		posts: postReader{limit: o.MessageLimit, quota: bodyQuota{
+		posts: postReader{limit: o.MessageLimit, traceContext: o.TraceContext, quota: bodyQuota{
 			limit: max(o.BacklogLimit, 2*int64(o.MessageLimit)), byKey: make(map[quotaKey]int64),
 		}},
 		backlogQuota: backlogQuota{limit: o.BacklogLimit, log: o.Log},

@@ -53,17 +53,7 @@ func (m Message) Splice(edits ...Edit) (to Message) {
 		}
 		return mustParse(bytes.Join(pieces, nil))
 	}
-	// Unlike make, Join does not zero the memory it allocates.
-	switch last := len(pieces) - 1; {
-	case len(pieces[last]) >= max(minShared, len(pieces[0])):
-		rest := pieces[last]
-		to.raw, to.rest = bytes.Join(pieces[:last], nil), &rest
-	case len(pieces[0]) >= minShared:
-		rest := bytes.Join(pieces[1:], nil)
-		to.raw, to.rest = pieces[0], &rest
-	default:
-		to.raw = bytes.Join(pieces, nil)
-	}
+	to.setText(pieces)
 	// The fields are set one by one, because copying a Message whose parts were just written stalls
 	// the processor.
 	to.kind, to.hasUnknownMembers, to.isVersion2 = m.kind, m.hasUnknownMembers, m.isVersion2
@@ -71,6 +61,21 @@ func (m Message) Splice(edits ...Edit) (to Message) {
 	to.method, to.burst = m.method, m.burst
 	moveParts(&to.parts, &m.parts, ends)
 	return to
+}
+
+// setText sets the text to the concatenation of pieces. It shares a long first or last piece.
+func (m *Message) setText(pieces [][]byte) {
+	// Unlike make, Join does not zero the memory it allocates.
+	switch last := len(pieces) - 1; {
+	case len(pieces[last]) >= max(minShared, len(pieces[0])):
+		rest := pieces[last]
+		m.raw, m.rest = bytes.Join(pieces[:last], nil), &rest
+	case len(pieces[0]) >= minShared:
+		rest := bytes.Join(pieces[1:], nil)
+		m.raw, m.rest = pieces[0], &rest
+	default:
+		m.raw, m.rest = bytes.Join(pieces, nil), nil
+	}
 }
 
 // An editEnd is the end of a replaced part, and the number of bytes by which the offsets from this
@@ -168,5 +173,109 @@ func (m Message) EditResult(drop func(key string) bool, put ...Member) Message {
 	for _, p := range put {
 		to.multiline = to.multiline || hasLineBreak(p.Text)
 	}
+	return to
+}
+
+// SetMeta returns the request m with members of params._meta. An existing member gets the new value
+// at its place, other members come first in _meta, and all other bytes stay; if a key occurs twice,
+// the white space between the members of _meta is not preserved. The values must not contain line
+// breaks. The keys need no escapes, and are not among those that Parse reads. SetMeta does not
+// parse the message again. It returns m itself if params, or a _meta that is not null, is not an
+// object.
+func (m Message) SetMeta(put ...Member) Message {
+	m.join()
+	params, meta := m.parts[PartParams], m.parts[PartMeta]
+	text := m.raw[meta.lo:meta.hi]
+	switch {
+	case m.kind != Request || !IsObject(m.raw[params.lo:params.hi]):
+		return m
+	case meta == (span{}):
+		at := params.lo + 1
+		const key = `"_meta":`
+		piece := append(make([]byte, 0, len(key)+extraCap(put)+1), key...)
+		piece = append(appendMembers(append(piece, '{'), put), '}')
+		length := int32(len(piece))
+		if _, c := m.peekAt(at); c != '}' {
+			piece = append(piece, ',')
+		}
+		to := m.insert(textEdit{at, at, piece})
+		to.parts[PartMeta] = span{at + int32(len(key)), at + length}
+		return to
+	case IsNull(text):
+		return m.Splice(Edit{PartMeta, EditObject(nil, nil, put...)})
+	case !IsObject(text):
+		return m
+	}
+	// on the stack for up to four edits of text
+	all, missing := make([]textEdit, 0, 4), append(make([]Member, 0, 4), put...)
+	twice := false
+	s := scan(text)
+	i, ok := s.enterObject(0)
+	for ok {
+		key := s.key()
+		n := slices.IndexFunc(missing, func(p Member) bool { return p.Key == string(key) })
+		lo := int32(i)
+		i = s.value(i)
+		switch {
+		case n >= 0:
+			all = append(all, textEdit{meta.lo + lo, meta.lo + int32(i), missing[n].Text})
+			missing = slices.Delete(missing, n, n+1)
+		case hasKey(put, string(key)):
+			twice = true
+		}
+		i, ok = s.nextMember(i)
+	}
+	if twice {
+		return m.Splice(Edit{PartMeta, EditObject(text, nil, put...)})
+	}
+	if len(missing) > 0 {
+		at := meta.lo + 1
+		piece := appendMembers(make([]byte, 0, extraCap(missing)), missing)
+		if _, c := m.peekAt(at); c != '}' {
+			piece = append(piece, ',')
+		}
+		all = slices.Insert(all, 0, textEdit{at, at, piece})
+	}
+	return m.insert(all...)
+}
+
+// appendMembers appends the members of an object. Their keys need no escapes.
+func appendMembers(b []byte, all []Member) []byte {
+	for i, p := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), p.Key...), '"', ':')
+		b = append(b, p.Text...)
+	}
+	return b
+}
+
+// peekAt returns the first character at or after the offset i that is no white space.
+func (m *Message) peekAt(i int32) (at int, c byte) {
+	s := scanner{b: m.raw}
+	return s.skipSpace(int(i))
+}
+
+// A textEdit replaces the bytes from lo to hi of a message.
+type textEdit struct {
+	lo, hi int32
+	text   []byte
+}
+
+// insert returns m, whose text is in one piece, with edits of text, which are in ascending order
+// and contain no recorded part. Text without line breaks is replaced by such text.
+func (m *Message) insert(all ...textEdit) (to Message) {
+	pieces, ends := make([][]byte, 0, 9), make([]editEnd, 0, 4)
+	done, delta := int32(0), int32(0)
+	for _, r := range all {
+		pieces = append(pieces, m.raw[done:r.lo], r.text)
+		delta += int32(len(r.text)) - (r.hi - r.lo)
+		ends = append(ends, editEnd{r.hi, delta})
+		done = r.hi
+	}
+	to = *m
+	to.setText(append(pieces, m.raw[done:]))
+	moveParts(&to.parts, &m.parts, ends)
 	return to
 }
