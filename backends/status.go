@@ -77,22 +77,23 @@ func statusOf(t *backendTable, b *Backend) Status {
 	b.lists.fill(&s)
 	s.Settled = s.Settled || b.needsNoStart()
 	s.Server, s.Revision = b.known.detection.serverName()
-	s.State, s.Err, s.NextTry, s.History = connStatus(b)
+	conn := connStatus(b)
+	s.State, s.Err, s.NextTry, s.History = conn.State, conn.Err, conn.NextTry, conn.History
 	s.Usage = usageOf(t, b.cfg.Name)
 	return s
 }
 
-// connStatus returns the state of the shared connection, the reason, the time of the next try, and
-// the history.
-func connStatus(b *Backend) (state State, why error, nextTry time.Time, h History) {
+// connStatus returns the status of the shared connection.
+func connStatus(b *Backend) Instance {
 	bc := b.shared
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
-	state, why, nextTry, h = bc.sup.State(), bc.sup.Problem(), bc.sup.RetryAt(), bc.sup.History()
-	if needed := b.login.needed(); needed != nil {
-		state, why, nextTry = NeedsLogin, needed, time.Time{}
+	i := Instance{Principal: b.instances.owner.Name(), State: bc.sup.State(),
+		Err: bc.sup.Problem(), NextTry: bc.sup.RetryAt(), History: bc.sup.History()}
+	if why := b.login.needed(); why != nil {
+		i.State, i.Err, i.NextTry = NeedsLogin, why, time.Time{}
 	}
-	return state, why, nextTry, h
+	return i
 }
 
 // usageOf returns the usage of the backends with a name.
@@ -107,9 +108,7 @@ func usageOf(t *backendTable, name string) (u Usage) {
 	}
 	if current := t.byName[name]; current != nil {
 		for _, one := range current.instances.all() {
-			i := Instance{Principal: one.instances.owner.Name()}
-			i.State, i.Err, i.NextTry, i.History = connStatus(one)
-			u.Instances = append(u.Instances, i)
+			u.Instances = append(u.Instances, connStatus(one))
 		}
 	}
 	slices.Sort(u.PIDs)
