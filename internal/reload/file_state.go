@@ -10,6 +10,9 @@ type FileState struct {
 	// InForce is the configuration in force. It must not be changed.
 	InForce *config.Config
 
+	Changed <-chan struct{} // closed when there is a newer FileState
+
+	changed   chan struct{}
 	lastRead  *config.Loaded
 	unchanged func(*config.Loaded) bool
 }
@@ -19,4 +22,12 @@ type FileState struct {
 func (f *FileState) HasChanged() bool {
 	return f.Source != "" && f.Problems == nil && IsRegularOrMissing(f.Source) &&
 		!f.unchanged(f.lastRead)
+}
+
+// A ReloadReport is the outcome of a reload.
+type ReloadReport struct {
+	File     string         // "" = there is none
+	Changes  config.Changes // that were applied, or need a restart
+	Problems []string       // of the file; if there are any, nothing was changed
+	NotReady []string       // new and changed backends that are not ready, each with its state
 }

@@ -88,6 +88,7 @@ type Reloader struct {
 	log     *slog.Logger
 	watcher *fileWatcher
 	sighup  <-chan struct{}
+	asked   chan chan<- ReloadReport // requests of Reload
 
 	// The fields below are used only by the goroutine of reloadLoop.
 	lastRead *config.Loaded // last valid configuration that was read
@@ -123,6 +124,7 @@ const (
 func New(o Options) *Reloader {
 	r := &Reloader{
 		Options: o, log: o.Log, watcher: newFileWatcher(o.Log),
+		asked:    make(chan chan<- ReloadReport),
 		lastRead: o.Initial, current: o.Initial.Config, source: o.Initial.Source,
 		local: o.Initial.Local, logged: loggedProblems{warnings: o.Initial.Warnings},
 	}
@@ -151,11 +153,14 @@ func (r *Reloader) reloadLoop(ctx context.Context) {
 	r.recordRunning()
 	r.watchFiles()
 	for ctx.Err() == nil {
+		var asked chan<- ReloadReport
 		if r.queued == none {
 			select {
 			case <-ctx.Done():
 				return
 			case <-r.sighup:
+				r.queued = requested
+			case asked = <-r.asked:
 				r.queued = requested
 			case <-r.watcher.changed:
 				r.queued = fileChanged
@@ -163,10 +168,31 @@ func (r *Reloader) reloadLoop(ctx context.Context) {
 		}
 		reason := r.queued
 		r.queued = none
-		r.reload(ctx, reason == requested)
+		result := r.reload(ctx, reason == requested)
 		if reason == requested {
 			r.retryFailed()
 		}
+		if asked != nil {
+			asked <- result
+		}
+	}
+}
+
+// Reload reloads the configuration as SIGHUP does, and waits until the changes are applied and new
+// backends are ready or have failed. It returns ctx.Err() if ctx is done first; the reload then
+// continues. It may be called concurrently while Run runs.
+func (r *Reloader) Reload(ctx context.Context) (ReloadReport, error) {
+	result := make(chan ReloadReport, 1)
+	select {
+	case r.asked <- result:
+	case <-ctx.Done():
+		return ReloadReport{}, ctx.Err()
+	}
+	select {
+	case done := <-result:
+		return done, nil
+	case <-ctx.Done():
+		return ReloadReport{}, ctx.Err()
 	}
 }
 
@@ -220,7 +246,7 @@ func (r *Reloader) awaitContent(ctx context.Context) {
 
 // reload reads the file and applies the changes. If requested is true, the outcome is logged in any
 // case.
-func (r *Reloader) reload(ctx context.Context, requested bool) {
+func (r *Reloader) reload(ctx context.Context, requested bool) (result ReloadReport) {
 	began := time.Now()
 	r.noteLockChange()
 	if requested {
@@ -245,7 +271,7 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 		}
 		r.refused = true
 		r.publishFile(err)
-		return
+		return ReloadReport{File: r.source, Problems: problemsOf(err)}
 	}
 	r.logged.refusal = ""
 	r.lastRead = next
@@ -269,6 +295,7 @@ func (r *Reloader) reload(ctx context.Context, requested bool) {
 	}
 	r.logged.needRestart = changes.NeedRestart
 	r.publishFile(nil)
+	return ReloadReport{File: r.source, Changes: changes, NotReady: r.notReady(changes)}
 }
 
 // noteLockChange tells the target that the lock file may have changed. Approvals apply even while
@@ -296,10 +323,15 @@ func (r *Reloader) File() *FileState { return r.file.Load() }
 
 // publishFile updates the FileState. err is the reason why the file was refused, nil if it was not.
 func (r *Reloader) publishFile(err error) {
-	r.file.Store(&FileState{
+	changed := make(chan struct{})
+	before := r.file.Swap(&FileState{
 		Source: r.source, Problems: problemsOf(err), NeedRestart: r.logged.needRestart,
-		InForce: r.current, lastRead: r.lastRead, unchanged: r.Unchanged,
+		InForce: r.current, Changed: changed,
+		changed: changed, lastRead: r.lastRead, unchanged: r.Unchanged,
 	})
+	if before != nil {
+		close(before.changed)
+	}
 }
 
 // recordRunning records the configuration in force, for gateway check --diff.
