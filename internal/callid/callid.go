@@ -5,6 +5,7 @@ package callid
 import (
 	"crypto/rand"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -39,3 +40,14 @@ func Append(b []byte, seq uint64) []byte {
 
 // Text returns the text that Append appends.
 func Text(seq uint64) string { return string(Append(nil, seq)) }
+
+// Parse returns the number of a call of this process from its call id. It returns false for any
+// other text.
+func Parse(id string) (seq uint64, ok bool) {
+	number, ok := strings.CutPrefix(id, Prefix()+"-")
+	if !ok {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(number, 36, 64)
+	return seq, err == nil && Text(seq) == id
+}

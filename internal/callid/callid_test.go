@@ -43,3 +43,17 @@ func TestAllocations_OfNumbersAndIDs(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestParse(t *testing.T) {
+	for _, seq := range []uint64{1, 36, 1 << 63} {
+		if got, ok := Parse(Text(seq)); got != seq || !ok {
+			t.Errorf("%d: %d %v", seq, got, ok)
+		}
+	}
+	for _, id := range []string{"", "x", Prefix(), Prefix() + "-", Prefix() + "-01",
+		Prefix() + "-+1", Prefix() + "-A", "00000000-1"} {
+		if got, ok := Parse(id); ok {
+			t.Errorf("%q: %d", id, got)
+		}
+	}
+}
