@@ -10,7 +10,8 @@ import (
 	"mcpgateway/internal/reload"
 )
 
-// An adminService serves the admin API of a service. It implements the interfaces of adminserver.
+// An adminService serves the admin API of a service. The types that embed it
+// implement the interfaces of adminserver.
 type adminService struct {
 	*service
 	started  time.Time
@@ -31,8 +32,19 @@ func (a *adminService) run(ctx context.Context) {
 	}
 	defer socket.Close()
 	adminapi.Sweep(ctx, a.Config.StateDir)
-	server := adminserver.New(adminserver.Options{Status: a, Log: a.log})
+	server := adminserver.New(adminserver.Options{
+		Status: adminStatus{a}, Calls: adminCalls{a}, Events: adminEvents{a},
+		Control: adminControl{a}, Log: a.log,
+	})
 	if err := server.Serve(ctx, socket, adminserver.AccessRule{Token: socket.Token}); err != nil {
 		a.log.Warn("admin socket closed", "err", err)
 	}
+}
+
+// errorText returns the masked text of an error, "" for nil.
+func (a *adminService) errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return a.mask.String(err.Error())
 }

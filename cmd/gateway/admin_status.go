@@ -12,8 +12,11 @@ import (
 	"mcpgateway/internal/callid"
 )
 
+// adminStatus makes the status of the gateway.
+type adminStatus struct{ *adminService }
+
 // Status implements adminserver.StatusSource.
-func (a *adminService) Status() adminapi.GatewayStatus {
+func (a adminStatus) Status() adminapi.GatewayStatus {
 	byBackend, _ := a.activity.InFlightCounts()
 	total := a.activity.Total()
 	counters := a.activity.Backends()
@@ -28,7 +31,7 @@ func (a *adminService) Status() adminapi.GatewayStatus {
 		},
 		Configuration: a.configurationState(),
 		Backends:      []adminapi.BackendStatus{},
-		Sessions:      []adminapi.SessionStatus{},
+		Sessions:      a.sessions(),
 		Totals:        a.callTotals(&total, inFlight),
 	}
 	for _, b := range a.backends.Status() {
@@ -38,7 +41,7 @@ func (a *adminService) Status() adminapi.GatewayStatus {
 	return s
 }
 
-func (a *adminService) configurationState() adminapi.ConfigurationState {
+func (a adminStatus) configurationState() adminapi.ConfigurationState {
 	file := a.reloader.File()
 	return adminapi.ConfigurationState{
 		File:        absolutePath(file.Source),
@@ -48,22 +51,47 @@ func (a *adminService) configurationState() adminapi.ConfigurationState {
 	}
 }
 
-func (a *adminService) backendStatus(
+func (a adminStatus) backendStatus(
 	b *backends.Status, calls adminapi.CallTotals,
 ) adminapi.BackendStatus {
 	s := adminapi.BackendStatus{
 		Name: b.Name, State: string(b.State), Healthy: isWell(b), NextTry: b.NextTry,
 		Settled: b.Settled, Server: a.mask.String(b.Server), Revision: b.Revision,
-		Lists: adminapi.ListCounts{
-			Tools: b.Counts[catalog.Tools], Prompts: b.Counts[catalog.Prompts],
-			Resources: b.Counts[catalog.Resources], Templates: b.Counts[catalog.Templates],
+		Lists: listCounts(b.Counts),
+		Calls: calls, Since: b.Since, Restarts: b.Restarts, Reason: a.errorText(b.Err),
+		ConnectionStatus: adminapi.ConnectionStatus{
+			Connections: b.Connections, Queued: b.Queued, PIDs: b.PIDs,
 		},
-		Calls: calls,
 	}
-	if b.Err != nil {
-		s.Reason = a.mask.String(b.Err.Error())
+	if b.LastError != nil {
+		s.LastError = &adminapi.TimedText{Time: b.LastErrorAt, Text: a.errorText(b.LastError)}
+	}
+	for _, i := range b.Instances {
+		s.Instances = append(s.Instances, adminapi.InstanceStatus{
+			Principal: i.Principal, State: string(i.State), Since: i.Since, Restarts: i.Restarts,
+			Reason: a.errorText(i.Err), NextTry: i.NextTry,
+		})
 	}
 	return s
+}
+
+func listCounts(n [catalog.NumKinds]int) adminapi.ListCounts {
+	return adminapi.ListCounts{Tools: n[catalog.Tools], Prompts: n[catalog.Prompts],
+		Resources: n[catalog.Resources], Templates: n[catalog.Templates]}
+}
+
+// sessions returns the connected clients.
+func (a adminStatus) sessions() []adminapi.SessionStatus {
+	all := []adminapi.SessionStatus{}
+	for _, c := range a.gateway.Clients() {
+		all = append(all, adminapi.SessionStatus{
+			ID: c.ID, Stateless: c.Stateless, Client: a.mask.String(c.Name),
+			Principal: c.Principal, Profiles: c.Profiles, Transport: string(c.Transport),
+			Revision: c.Revision, Started: c.Since, LastRequest: c.LastRequest,
+			InFlight: c.InFlight,
+		})
+	}
+	return all
 }
 
 // isWell reports whether nobody need do anything about a backend: it is ready, is starting, or is
@@ -79,7 +107,7 @@ func isWell(b *backends.Status) bool {
 }
 
 // callTotals converts counters.
-func (a *adminService) callTotals(c *activity.Counters, inFlight int) adminapi.CallTotals {
+func (a adminStatus) callTotals(c *activity.Counters, inFlight int) adminapi.CallTotals {
 	t := adminapi.CallTotals{
 		Calls: c.Calls(), Errors: c.Errors(), InFlight: inFlight,
 		BytesIn: c.BytesIn, BytesOut: c.BytesOut,

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"mcpgateway/internal/adminapi"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/reload"
 )
@@ -89,36 +90,58 @@ func findRunningConfig(c *config.Config, file string) (*reload.RunningConfig, er
 
 // printChanges prints one row for each backend and each other key that differs.
 func printChanges(out io.Writer, c config.Changes) error {
+	return printChangeRows(out, changeRows(c, true))
+}
+
+// printChangeRows prints the rows as a table.
+func printChangeRows(out io.Writer, rows []adminapi.ConfigChange) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WHAT\tCHANGE\tDETAIL")
-	rows := func(change string, names []string) {
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", printable(r.What), r.Change, printable(r.Detail))
+	}
+	return w.Flush()
+}
+
+// changeEffects are the effects of a change of a backend, before and after the change was made.
+var changeEffects = map[bool]map[config.Effect]string{
+	true: {config.Restarts: "restarts it", config.Starts: "starts it", config.Stops: "stops it",
+		config.StaysDown: "it stays down"},
+	false: {config.Restarts: "restarted", config.Starts: "started", config.Stops: "stopped",
+		config.StaysDown: "not started"},
+}
+
+// changeRows returns a row for each backend and each other key that differs. planned is true if the
+// changes are not made yet.
+func changeRows(c config.Changes, planned bool) []adminapi.ConfigChange {
+	rows := []adminapi.ConfigChange{}
+	add := func(change string, names []string) {
 		for _, name := range names {
 			detail := ""
 			if c.IsInactive(name) {
 				detail = "not enabled"
 			}
-			fmt.Fprintf(w, "backend %s\t%s\t%s\n", printable(name), change, detail)
+			rows = append(rows, adminapi.ConfigChange{
+				What: "backend " + name, Change: change, Detail: detail})
 		}
 	}
-	rows("added", c.Added)
-	rows("removed", c.Removed)
-	rows("enabled", c.Enabled)
-	rows("disabled", c.Disabled)
+	add("added", c.Added)
+	add("removed", c.Removed)
+	add("enabled", c.Enabled)
+	add("disabled", c.Disabled)
 	for _, b := range c.Changed {
 		detail := strings.Join(b.Keys, ", ")
-		if effect := map[config.Effect]string{
-			config.Restarts: "restarts it", config.Starts: "starts it",
-			config.Stops: "stops it", config.StaysDown: "it stays down",
-		}[b.Effect]; effect != "" {
+		if effect := changeEffects[planned][b.Effect]; effect != "" {
 			detail += "; " + effect
 		}
-		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", printable(b.Name), printable(detail))
+		rows = append(rows, adminapi.ConfigChange{
+			What: "backend " + b.Name, Change: "changed", Detail: detail})
 	}
 	for _, name := range c.Held {
-		fmt.Fprintf(w, "backend %s\tmisconfigured\tkeeps its old entry, with the new filters\n",
-			printable(name))
+		rows = append(rows, adminapi.ConfigChange{What: "backend " + name,
+			Change: "misconfigured", Detail: "keeps its old entry, with the new filters"})
 	}
-	rows("moved", c.Moved)
+	add("moved", c.Moved)
 	keys := slices.Concat(c.Applied, c.NeedRestart)
 	slices.Sort(keys)
 	for _, key := range keys {
@@ -126,7 +149,7 @@ func printChanges(out io.Writer, c config.Changes) error {
 		if slices.Contains(c.NeedRestart, key) {
 			detail = "needs a restart"
 		}
-		fmt.Fprintf(w, "%s\tchanged\t%s\n", printable(key), detail)
+		rows = append(rows, adminapi.ConfigChange{What: key, Change: "changed", Detail: detail})
 	}
-	return w.Flush()
+	return rows
 }

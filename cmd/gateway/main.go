@@ -225,12 +225,16 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
-		serveCommand(c), statusCommand(c), checkCommand(c), toolsCommand(c), callCommand(c),
+		serveCommand(c), statusCommand(c), reloadCommand(c), checkCommand(c),
+		toolsCommand(c), callCommand(c),
 		loginCommand(c), logoutCommand(c), approveCommand(c),
 		importCommand(&c.source), trustCommand(&c.source), untrustCommand(&c.source),
 		secretCommand(c.stdio), healthCommand(&c.source), serviceCommand(c),
 		versionCommand(c.out), manCommand(),
 	)
+	for _, v := range actionVerbs {
+		root.AddCommand(actionCommand(c, v))
+	}
 	root.SetHelpCommand(helpCommand())
 	completeNoFiles(root)
 	for _, cmd := range append(root.Commands(), root) {

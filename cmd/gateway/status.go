@@ -23,7 +23,7 @@ import (
 const statusTimeout = 2 * time.Second
 
 func statusCommand(c *cli) *cobra.Command {
-	asJSON := false
+	asJSON, watch := false, false
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the gateways that run: backends, calls and clients",
@@ -37,10 +37,16 @@ quantiles of the calls of the last hour, and ACTIVE are the calls in flight.
 The exit code is 0 if all backends are well, and 1 if one is not, if a gateway does not
 answer, or if no gateway runs.
 
+With --watch it shows them again each time something changes, until it is interrupted. With
+--json as well it prints one line of JSON for each change.
+
     gateway status
-    gateway status --json`,
+    gateway status --watch`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch {
+				return watchStatus(cmd.Context(), c, asJSON)
+			}
 			all, dirs, err := findGateways(cmd.Context(), &c.source)
 			if err != nil {
 				return err
@@ -48,7 +54,7 @@ answer, or if no gateway runs.
 			reports := statusOf(cmd.Context(), all)
 			switch {
 			case asJSON:
-				err = printReportsJSON(c, reports)
+				err = printReportsJSON(c, reports, "  ")
 			case len(reports) == 0:
 				return errNoGateway(dirs)
 			default:
@@ -61,6 +67,7 @@ answer, or if no gateway runs.
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the status again when it changes")
 	return cmd
 }
 
@@ -118,14 +125,20 @@ func findGateways(ctx context.Context, s *configSource) (
 	if err != nil {
 		return nil, nil, err
 	}
+	all, err = gatewaysIn(dirs)
+	return all, dirs, err
+}
+
+// gatewaysIn returns the gateways that are registered in these state directories.
+func gatewaysIn(dirs []string) (all []adminapi.Registered, err error) {
 	for _, dir := range dirs {
 		some, err := adminapi.FindGateways(dir)
 		if err != nil {
-			return nil, nil, fmt.Errorf("cannot read the list of gateways: %w", err)
+			return nil, fmt.Errorf("cannot read the list of gateways: %w", err)
 		}
 		all = append(all, some...)
 	}
-	return all, dirs, nil
+	return all, nil
 }
 
 // errNoGateway returns the error for a user without a running gateway.
@@ -168,10 +181,15 @@ func statusOf(ctx context.Context, all []adminapi.Registered) (reports []gateway
 			reports = append(reports, r)
 		}
 	}
-	slices.SortStableFunc(reports, func(a, b gatewayReport) int {
-		return startOf(a).Compare(startOf(b))
-	})
+	sortReports(reports)
 	return reports
+}
+
+// sortReports sorts reports by the start of the gateway, the oldest first.
+func sortReports(all []gatewayReport) {
+	slices.SortFunc(all, func(a, b gatewayReport) int {
+		return cmp.Or(startOf(a).Compare(startOf(b)), cmp.Compare(a.ID, b.ID))
+	})
 }
 
 func startOf(r gatewayReport) time.Time {
@@ -181,13 +199,14 @@ func startOf(r gatewayReport) time.Time {
 	return r.Gateway.Started
 }
 
-func printReportsJSON(c *cli, reports []gatewayReport) error {
+// printReportsJSON prints the reports as JSON, on one line or indented.
+func printReportsJSON(c *cli, reports []gatewayReport, indent string) error {
 	if reports == nil {
 		reports = []gatewayReport{}
 	}
 	enc := json.NewEncoder(c.out)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
+	enc.SetIndent("", indent)
 	return enc.Encode(struct {
 		Gateways []gatewayReport `json:"gateways"`
 	}{reports})

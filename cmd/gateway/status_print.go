@@ -160,8 +160,8 @@ func (s screen) printSessions(b *strings.Builder, all []adminapi.SessionStatus, 
 			id = truncate(id, 9)
 		}
 		who := orDash(oneLine(one.Principal))
-		if one.Profile != "" {
-			who += " (profile " + oneLine(one.Profile) + ")"
+		if len(one.Profiles) > 0 {
+			who += " (profile " + oneLine(strings.Join(one.Profiles, ", ")) + ")"
 		}
 		t.row("", "", id, orDash(oneLine(one.Client)), who, age(now, one.Started),
 			strconv.Itoa(one.InFlight))

@@ -36,7 +36,7 @@ func reportsForPrinting(now time.Time) []gatewayReport {
 						Time: now.Add(-time.Minute), Text: "timeout: no answer"}}},
 			},
 			Sessions: []adminapi.SessionStatus{{ID: "dd15431c2f2844eed64196780f285e48",
-				Client: "claude-code/1.0", Principal: "alice", Profile: "web",
+				Client: "claude-code/1.0", Principal: "alice", Profiles: []string{"web"},
 				Started: now.Add(-time.Minute), InFlight: 12}},
 		},
 	}, {ID: "other", Error: "does not answer"}}

@@ -101,3 +101,37 @@ func (c *APIClient) Status(ctx context.Context) (*GatewayStatus, error) {
 	s := new(GatewayStatus)
 	return s, c.call(ctx, http.MethodGet, "/api/v1/status", nil, s)
 }
+
+// Calls returns calls in flight and recent calls.
+func (c *APIClient) Calls(ctx context.Context, f CallFilter) (*CallList, error) {
+	l := new(CallList)
+	return l, c.call(ctx, http.MethodGet, "/api/v1/calls", f.Values(), l)
+}
+
+// Call returns the call with a call id.
+func (c *APIClient) Call(ctx context.Context, id string) (*CallDetail, error) {
+	d := new(CallDetail)
+	return d, c.call(ctx, http.MethodGet, "/api/v1/calls/"+id, nil, d)
+}
+
+// Act does something to a backend. It waits until calls in flight have ended and the backend has
+// the new state.
+func (c *APIClient) Act(
+	ctx context.Context, backend string, a BackendAction,
+) (*ActionResult, error) {
+	r := new(ActionResult)
+	return r, c.call(ctx, http.MethodPost, "/api/v1/backends/"+backend+"/"+string(a), nil, r)
+}
+
+// Reload makes the gateway read its configuration file, and waits until the changes are applied.
+func (c *APIClient) Reload(ctx context.Context) (*ReloadResult, error) {
+	r := new(ReloadResult)
+	return r, c.call(ctx, http.MethodPost, "/api/v1/reload", nil, r)
+}
+
+// Logs returns lines of the log. The parameters of the query are those of GET /api/v1/logs.
+func (c *APIClient) Logs(ctx context.Context, query url.Values) ([]LogEntry, error) {
+	var l LogList
+	err := c.call(ctx, http.MethodGet, "/api/v1/logs", query, &l)
+	return l.Lines, err
+}

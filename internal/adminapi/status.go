@@ -50,8 +50,28 @@ type BackendStatus struct {
 
 	Lists ListCounts `json:"lists"`
 	Calls CallTotals `json:"calls"`
-	// LastError is the last failure of the backend itself.
+	ConnectionStatus
+	// LastError is the last failure of the backend itself, which may be over.
 	LastError *TimedText `json:"last_error,omitempty"`
+	// Instances are the connections of a backend with oauth.per: principal.
+	Instances []InstanceStatus `json:"instances,omitempty"`
+}
+
+// A ConnectionStatus is the status of the connections to a backend.
+type ConnectionStatus struct {
+	Connections int   `json:"connections"` // that are ready
+	Queued      int   `json:"queued"`      // calls that wait for a slot or a connection
+	PIDs        []int `json:"pids,omitempty"`
+}
+
+// An InstanceStatus is the status of a backend for one principal.
+type InstanceStatus struct {
+	Principal string    `json:"principal"`
+	State     string    `json:"state"`
+	Since     time.Time `json:"since,omitzero"`
+	Restarts  int       `json:"restarts"`
+	Reason    string    `json:"reason,omitempty"`
+	NextTry   time.Time `json:"next_try,omitzero"`
 }
 
 // ListCounts are the numbers of permitted entries of the lists of a backend.
@@ -86,11 +106,15 @@ type CallTotals struct {
 
 // A SessionStatus is a connected client.
 type SessionStatus struct {
-	ID        string    `json:"id"`
-	Client    string    `json:"client,omitempty"` // name/version
-	Principal string    `json:"principal,omitempty"`
-	Profile   string    `json:"profile,omitempty"`
-	Revision  string    `json:"revision,omitempty"`
-	Started   time.Time `json:"started,omitzero"`
-	InFlight  int       `json:"in_flight"`
+	ID        string `json:"id"`
+	Stateless bool   `json:"stateless,omitempty"` // a client of 2026-07-28, which has no session
+	Client    string `json:"client,omitempty"`    // name/version
+	Principal string `json:"principal,omitempty"`
+	// Profiles are the names of the profiles that the client has.
+	Profiles    []string  `json:"profiles,omitempty"`
+	Transport   string    `json:"transport"`
+	Revision    string    `json:"revision,omitempty"` // of MCP
+	Started     time.Time `json:"started,omitzero"`
+	LastRequest time.Time `json:"last_request,omitzero"`
+	InFlight    int       `json:"in_flight"`
 }

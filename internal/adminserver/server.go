@@ -36,8 +36,12 @@ type StatusSource interface {
 
 // Options are the dependencies of an API.
 type Options struct {
-	Status StatusSource
-	Log    *slog.Logger
+	Status  StatusSource
+	Calls   CallSource
+	Logs    LogSource
+	Events  EventSource
+	Control Controller
+	Log     *slog.Logger
 }
 
 // An API serves the admin API. Create it with New.
@@ -48,12 +52,12 @@ type API struct {
 
 // New returns an API.
 func New(o Options) *API {
-	s := &API{Options: o, mux: http.NewServeMux()}
-	for _, r := range s.endpoints() {
-		s.mux.HandleFunc(r.method+" "+r.path, r.handle)
+	a := &API{Options: o, mux: http.NewServeMux()}
+	for _, r := range a.endpoints() {
+		a.mux.HandleFunc(r.method+" "+r.path, r.handle)
 	}
-	s.mux.HandleFunc("/", s.refuseUnknown)
-	return s
+	a.mux.HandleFunc("/", a.refuseUnknown)
+	return a
 }
 
 // An endpoint is a path of the API.
@@ -62,27 +66,40 @@ type endpoint struct {
 	handle       http.HandlerFunc
 }
 
-func (s *API) endpoints() []endpoint {
-	return []endpoint{
-		{"GET", "/api/v1/status", s.serveStatus},
+// endpoints returns all endpoints. Logs may be nil: then there is no endpoint for them.
+func (a *API) endpoints() []endpoint {
+	const backend = "/api/v1/backends/{name}/"
+	all := []endpoint{
+		{"GET", "/api/v1/status", a.serveStatus},
+		{"GET", "/api/v1/events", newEventHandler(a.Events).serve},
+		{"POST", backend + "restart", serveAction(a.Control, adminapi.Restart)},
+		{"POST", backend + "stop", serveAction(a.Control, adminapi.Stop)},
+		{"POST", backend + "start", serveAction(a.Control, adminapi.Start)},
+		{"POST", "/api/v1/reload", serveReload(a.Control)},
+		{"GET", "/api/v1/calls", serveCalls(a.Calls)},
+		{"GET", "/api/v1/calls/{id}", serveCall(a.Calls)},
 	}
+	if a.Logs != nil {
+		all = append(all, endpoint{"GET", "/api/v1/logs", serveLogs(a.Logs)})
+	}
+	return all
 }
 
 // Serve serves the requests of ln until ctx is done, and closes ln. Then it closes the connections
 // without a grace period, and waits for the handlers, whose requests are done. The error is nil if
 // ctx is done.
-func (s *API) Serve(ctx context.Context, ln net.Listener, access AccessRule) error {
+func (a *API) Serve(ctx context.Context, ln net.Listener, access AccessRule) error {
 	var conns sync.WaitGroup // each with the goroutine of its handlers
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.serve(w, r, access)
+			a.serve(w, r, access)
 		}),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
@@ -104,7 +121,7 @@ func (s *API) Serve(ctx context.Context, ln net.Listener, access AccessRule) err
 	return err
 }
 
-func (s *API) serve(w http.ResponseWriter, r *http.Request, access AccessRule) {
+func (a *API) serve(w http.ResponseWriter, r *http.Request, access AccessRule) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if status, err := access.check(r); err != nil {
@@ -115,18 +132,18 @@ func (s *API) serve(w http.ResponseWriter, r *http.Request, access AccessRule) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	s.mux.ServeHTTP(w, r)
+	a.mux.ServeHTTP(w, r)
 }
 
-func (s *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, s.Status.Status())
+func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, a.Status.Status())
 }
 
 // refuseUnknown responds to a request that no endpoint matches.
-func (s *API) refuseUnknown(w http.ResponseWriter, r *http.Request) {
+func (a *API) refuseUnknown(w http.ResponseWriter, r *http.Request) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		other := &http.Request{Method: method, Host: r.Host, URL: r.URL}
-		if _, pattern := s.mux.Handler(other); pattern != "/" {
+		if _, pattern := a.mux.Handler(other); pattern != "/" {
 			w.Header().Set("Allow", method)
 			writeError(w, http.StatusMethodNotAllowed, &adminapi.APIError{
 				Text: "use the method " + method + " for " + r.URL.Path})
