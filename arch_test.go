@@ -141,7 +141,8 @@ var allowedImports = map[string][]string{
 	"internal/atomicfile": {},
 	"cmd/gateway": {
 		"backends", "catalog", "gateway", "internal/activity", "internal/adminapi",
-		"internal/adminserver", "internal/atomicfile", "internal/audit", "internal/auditfile",
+		"internal/adminserver", "internal/atomicfile", "internal/audit", "internal/auditchain",
+		"internal/auditfile",
 		"internal/callid",
 		"internal/config",
 		"internal/config/clientimport", "internal/config/pins", "internal/gctune", "internal/httpserver",

@@ -41,15 +41,16 @@ func appendForever(path, name string, chain bool) error {
 // there twice, except for the last line of a process, which may be missing or incomplete; and the
 // chain is complete.
 func TestKilledProcesses(t *testing.T) {
+	t.Parallel()
 	for _, chain := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "audit.jsonl")
 		acknowledged := make(map[string]int) // number of lines by process
-		for round := range 3 {
+		for round := range 2 {
 			results := make(chan map[string]int)
 			const processes = 3
 			for i := range processes {
 				name := fmt.Sprintf("p%d-%d", round, i)
-				life := 30*time.Millisecond + time.Duration(rand.IntN(170))*time.Millisecond
+				life := 30*time.Millisecond + time.Duration(rand.IntN(120))*time.Millisecond
 				go func() { results <- map[string]int{name: killed(t, path, name, chain, life)} }()
 			}
 			for range processes {

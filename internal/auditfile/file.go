@@ -220,8 +220,10 @@ func (f *File) Reopen() error {
 func (f *File) Configure(o Options) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if o.Chain != f.options.Chain {
+		f.chain.forget()
+	}
 	f.options = o.withDefaults()
-	f.chain.forget()
 	f.wakeRun()
 }
 

@@ -54,6 +54,7 @@ func appendLines(path, name string) error {
 // CONC-11: several gateways share an audit file that is rotated continually. Each line is written
 // once and completely.
 func TestFileOfSeveralProcesses(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state", "audit.jsonl")
 	var wg sync.WaitGroup
 	const processes = 4
@@ -173,6 +174,7 @@ func TestFileRenamedByOthers(t *testing.T) {
 
 // While another process rotates, or if rotation fails, lines are still written.
 func TestFileGrowsIfRotationFails(t *testing.T) {
+	t.Parallel()
 	f, path := open(t, Options{MaxSize: 1})
 	unlock, ok, err := filelock.TryLock(path + ".lock")
 	if !ok || err != nil {

@@ -141,6 +141,7 @@ func TestChainAfterLogrotate(t *testing.T) {
 	io.WriteString(other, object(2))
 	os.Rename(path, path+"-20261201")
 	f.Reopen()
+	f.Configure(Options{Chain: true, Compress: Gzip})
 	io.WriteString(f, object(3))
 	io.WriteString(other, object(4))
 	moved, _ := os.ReadFile(path + "-20261201")

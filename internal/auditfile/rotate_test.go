@@ -70,6 +70,7 @@ func TestFileRotatesOldFile(t *testing.T) {
 
 // Run rotates a file to which nothing is written, at most a second after it has its age.
 func TestRunRotatesQuietFile(t *testing.T) {
+	t.Parallel()
 	f, path := open(t, Options{MaxAge: time.Second})
 	io.WriteString(f, line(time.Now().Add(-500*time.Millisecond), "a"))
 	done := run(t, f)
@@ -100,7 +101,9 @@ func run(t *testing.T, f *File) (end func()) {
 // await waits until ok returns true.
 func await(t *testing.T, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not happen")
 		}
@@ -149,6 +152,7 @@ func TestKeep(t *testing.T) {
 
 // Run removes files that become too old, and files beyond limits that Configure has lowered.
 func TestRunRemovesFormerFiles(t *testing.T) {
+	t.Parallel()
 	f, path := open(t, Options{Keep: Keep{Files: 4}})
 	for i := 1; i <= 4; i++ {
 		file := fmt.Sprint(path, ".", i)
