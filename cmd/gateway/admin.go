@@ -34,7 +34,7 @@ func (a *adminService) run(ctx context.Context) {
 	adminapi.Sweep(ctx, a.Config.StateDir)
 	server := adminserver.New(adminserver.Options{
 		Status: adminStatus{a}, Calls: adminCalls{a}, Events: adminEvents{a},
-		Control: adminControl{a}, Log: a.log,
+		Logs: adminLogs{a}, Control: adminControl{a}, Log: a.log,
 	})
 	if err := server.Serve(ctx, socket, adminserver.AccessRule{Token: socket.Token}); err != nil {
 		a.log.Warn("admin socket closed", "err", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"mcpgateway/catalog"
@@ -31,6 +32,14 @@ func (a adminEvents) Events(
 	}
 	s.calls = a.activity.Subscribe(buffer)
 	defer s.calls.Close()
+	ctx, end := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer end()
+	s.logs = make(chan logBatch)
+	if f.Has(adminapi.LogEvents) {
+		following.Go(func() { adminLogs{a.adminService}.follow(ctx, f.Logs, s.logs) })
+	}
 	s.run(ctx)
 }
 
@@ -40,6 +49,8 @@ type eventStream struct {
 	adminserver.EventFilter
 	send  func(*adminapi.AdminEvent) error
 	calls *activity.Subscription
+	logs  chan logBatch
+	begun bool        // a logBatch was sent
 	timer *time.Timer // for the next status event
 	due   time.Time   // of the next status event; zero = none is due
 }
@@ -68,6 +79,8 @@ func (s *eventStream) run(ctx context.Context) {
 		case c := <-s.calls.C:
 			s.sendStatusIn(delayAfterCall)
 			err = s.sendCall(&c)
+		case b := <-s.logs:
+			err = s.sendLogs(b)
 		case <-s.timer.C:
 			s.due = time.Time{}
 			err = s.sendStatus()
@@ -105,12 +118,8 @@ func (s *eventStream) sendCall(c *activity.CallRecord) error {
 	if !s.Has(adminapi.CallEvents) {
 		return nil
 	}
-	if n := s.calls.TakeLost(); n > 0 {
-		err := s.send(&adminapi.AdminEvent{Type: adminapi.LostEvents,
-			Lost: &adminapi.LostCount{Calls: n}})
-		if err != nil {
-			return err
-		}
+	if err := s.sendLost(adminapi.LostCount{Calls: s.calls.TakeLost()}); err != nil {
+		return err
 	}
 	now := time.Now()
 	if !selectsCall(&s.EventFilter.Calls, c, now) {
@@ -118,4 +127,30 @@ func (s *eventStream) sendCall(c *activity.CallRecord) error {
 	}
 	status := adminCalls{s.adminService}.callStatus(c, now)
 	return s.send(&adminapi.AdminEvent{Type: adminapi.CallEvents, Call: &status})
+}
+
+// sendLogs sends lines of the log, and before them how many were lost.
+func (s *eventStream) sendLogs(b logBatch) error {
+	limit := len(b.lines)
+	if !s.begun && s.Logs.Limit > 0 { // the lines that were in memory
+		limit = s.Logs.Limit
+	}
+	s.begun = true
+	if err := s.sendLost(adminapi.LostCount{Logs: b.lost}); err != nil {
+		return err
+	}
+	for _, line := range (adminLogs{s.adminService}).entries(b.lines, s.Logs, limit) {
+		if err := s.send(&adminapi.AdminEvent{Type: adminapi.LogEvents, Log: &line}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendLost says how many events were lost, unless none was.
+func (s *eventStream) sendLost(n adminapi.LostCount) error {
+	if n == (adminapi.LostCount{}) {
+		return nil
+	}
+	return s.send(&adminapi.AdminEvent{Type: adminapi.LostEvents, Lost: &n})
 }

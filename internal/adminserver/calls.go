@@ -25,6 +25,9 @@ const (
 func serveCalls(source CallSource) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f, err := callFilter(r.URL.Query())
+		if err == nil {
+			f.Limit, err = limitIn(r.URL.Query(), defaultCalls, maxCalls)
+		}
 		if err != nil {
 			writeError(w, http.StatusBadRequest, err)
 			return
@@ -33,12 +36,11 @@ func serveCalls(source CallSource) http.HandlerFunc {
 	}
 }
 
-// callFilter reads the query of GET /api/v1/calls.
+// callFilter reads a filter from a query, without the limit.
 func callFilter(q url.Values) (adminapi.CallFilter, *adminapi.APIError) {
 	f := adminapi.CallFilter{
 		Backend: q.Get("backend"), Name: q.Get("name"), Session: q.Get("session"),
 		Client: q.Get("client"), Principal: q.Get("principal"), Outcome: q.Get("outcome"),
-		Limit: defaultCalls,
 	}
 	if text := q.Get("slower"); text != "" {
 		d, err := time.ParseDuration(text)
@@ -48,9 +50,7 @@ func callFilter(q url.Values) (adminapi.CallFilter, *adminapi.APIError) {
 		}
 		f.Slower = d
 	}
-	var err *adminapi.APIError
-	f.Limit, err = limitIn(q, defaultCalls, maxCalls)
-	return f, err
+	return f, nil
 }
 
 // limitIn reads the parameter limit.

@@ -24,7 +24,8 @@ type EventSource interface {
 type EventFilter struct {
 	Types []adminapi.EventType
 	Calls adminapi.CallFilter // of the call events; Limit has no meaning
-	Logs  LogFilter           // of the log events; Limit has no meaning
+	// of the log events; Since and Limit select earlier lines that are sent first
+	Logs LogFilter
 }
 
 // Has reports whether events of a type are selected.
@@ -92,7 +93,7 @@ func eventFilter(r *http.Request) (f EventFilter, refused *adminapi.APIError) {
 		}
 	}
 	if f.Calls, refused = callFilter(q); refused == nil {
-		f.Logs, refused = logFilter(q)
+		f.Logs, refused = logFilter(q, 0)
 	}
 	return f, refused
 }

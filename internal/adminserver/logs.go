@@ -34,7 +34,7 @@ var logLevels = []string{"", "debug", "info", "warn", "error"}
 // serveLogs returns the handler of GET /api/v1/logs.
 func serveLogs(source LogSource) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		f, err := logFilter(r.URL.Query())
+		f, err := logFilter(r.URL.Query(), defaultLogs)
 		if err != nil {
 			writeError(w, http.StatusBadRequest, err)
 			return
@@ -43,8 +43,8 @@ func serveLogs(source LogSource) http.HandlerFunc {
 	}
 }
 
-// logFilter reads the query of GET /api/v1/logs.
-func logFilter(q url.Values) (f LogFilter, err *adminapi.APIError) {
+// logFilter reads a filter from a query. unset is the limit if the query has none.
+func logFilter(q url.Values, unset int) (f LogFilter, err *adminapi.APIError) {
 	f.Backends, f.Level = q["backend"], q.Get("level")
 	if !slices.Contains(logLevels, f.Level) {
 		return f, &adminapi.APIError{Text: "there is no such level",
@@ -58,6 +58,6 @@ func logFilter(q url.Values) (f LogFilter, err *adminapi.APIError) {
 		}
 		f.Since = since
 	}
-	f.Limit, err = limitIn(q, defaultLogs, maxLogs)
+	f.Limit, err = limitIn(q, unset, maxLogs)
 	return f, err
 }

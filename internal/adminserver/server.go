@@ -66,10 +66,10 @@ type endpoint struct {
 	handle       http.HandlerFunc
 }
 
-// endpoints returns all endpoints. Logs may be nil: then there is no endpoint for them.
+// endpoints returns all endpoints.
 func (a *API) endpoints() []endpoint {
 	const backend = "/api/v1/backends/{name}/"
-	all := []endpoint{
+	return []endpoint{
 		{"GET", "/api/v1/status", a.serveStatus},
 		{"GET", "/api/v1/events", newEventHandler(a.Events).serve},
 		{"POST", backend + "restart", serveAction(a.Control, adminapi.Restart)},
@@ -78,11 +78,8 @@ func (a *API) endpoints() []endpoint {
 		{"POST", "/api/v1/reload", serveReload(a.Control)},
 		{"GET", "/api/v1/calls", serveCalls(a.Calls)},
 		{"GET", "/api/v1/calls/{id}", serveCall(a.Calls)},
+		{"GET", "/api/v1/logs", serveLogs(a.Logs)},
 	}
-	if a.Logs != nil {
-		all = append(all, endpoint{"GET", "/api/v1/logs", serveLogs(a.Logs)})
-	}
-	return all
 }
 
 // Serve serves the requests of ln until ctx is done, and closes ln. Then it closes the connections
