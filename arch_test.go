@@ -112,6 +112,8 @@ var allowedImports = map[string][]string{
 	"internal/config/internal/node":   {"internal/lazy"},
 	"internal/audit": {"internal/callid", "internal/secrets",
 		"internal/text"},
+	"internal/auditlog": {"internal/audit", "internal/auditfile",
+		"internal/protocol"},
 	"internal/callid":     {},
 	"internal/auditchain": {},
 	"internal/auditfile":  {"internal/auditchain", "internal/filelock"},
@@ -142,7 +144,7 @@ var allowedImports = map[string][]string{
 	"cmd/gateway": {
 		"backends", "catalog", "gateway", "internal/activity", "internal/adminapi",
 		"internal/adminserver", "internal/atomicfile", "internal/audit", "internal/auditchain",
-		"internal/auditfile",
+		"internal/auditfile", "internal/auditlog",
 		"internal/callid",
 		"internal/config",
 		"internal/config/clientimport", "internal/config/pins", "internal/gctune", "internal/httpserver",
@@ -187,7 +189,7 @@ var allowedModules = map[string][]string{
 	"github.com/hashicorp/go-retryablehttp": {"internal/transport/httpclient"},
 	"github.com/joho/godotenv":              {"internal/config"},
 	"github.com/kardianos/service":          {"internal/osservice"},
-	"github.com/klauspost/compress":         {"internal/auditfile"},
+	"github.com/klauspost/compress":         {"internal/auditfile", "internal/auditlog"},
 	"github.com/knadh/koanf":                {"internal/config"},
 	"github.com/mark3labs/mcp-go/mcp": {"backends", "cmd/gateway", "gateway",
 		"internal/demo", "internal/protocol"},
@@ -240,7 +242,7 @@ var allowedStd = map[string][]string{
 	"encoding/json": {
 		"internal/adminapi", "internal/adminserver",
 		"backends", "backends/internal/containers", "catalog", "cmd/gateway", "gateway",
-		"gateway/internal/mrtr", "internal/audit", "internal/config",
+		"gateway/internal/mrtr", "internal/audit", "internal/auditlog", "internal/config",
 		"internal/config/internal/node", "internal/config/pins",
 		"internal/demo", "internal/logging", "internal/oauthclient", "internal/reload",
 		"internal/resourceserver",
@@ -272,7 +274,7 @@ var allowedStd = map[string][]string{
 		"internal/lazy"},
 	"runtime/pprof": {"cmd/gateway"},
 	"syscall": {
-		"internal/adminapi", "internal/auditfile",
+		"internal/adminapi", "internal/auditfile", "internal/auditlog",
 		"cmd/gateway", "internal/config", "internal/filelock", "internal/httpserver",
 		"internal/oauthclient", "internal/procgroup",
 		"internal/reload", "internal/resourceserver", "internal/transport",
@@ -298,6 +300,7 @@ var extraTestImports = map[string][]string{
 	"internal/activity":   {"catalog", "internal/callid", "internal/wire"},
 	"internal/tracing":    {"catalog"},
 	"internal/audit":      {"internal/logging"},
+	"internal/auditlog":   {"internal/callid"},
 	"internal/httpserver": {"internal/peer"},
 	"internal/peer":       {"internal/transport/child"},
 }
