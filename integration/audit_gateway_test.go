@@ -75,6 +75,10 @@ func TestAudit_CallsAreFound(t *testing.T) {
 		!strings.Contains(got, "backend      demo (as echo)") {
 		t.Errorf("show:\n%s", got)
 	}
+	// the gateway still runs, and has the lines about its backends in memory
+	if got := audit("show", first.Call); !strings.Contains(got, "log of backend demo at that time:") {
+		t.Errorf("show without the log:\n%s", got)
+	}
 	if got := audit("--stats", "--by", "backend"); !strings.Contains(got, "demo") ||
 		len(strings.Split(got, "\n")) != 4 {
 		t.Errorf("stats:\n%s", got)

@@ -184,7 +184,7 @@ func runAudit(ctx context.Context, c *cli, f *auditFlags, files []string) error 
 	if err != nil {
 		return usageError{err, "--by takes: " + strings.Join(auditlog.Groupings, ", ")}
 	}
-	log, err := c.openAudit(ctx, files, f.follow)
+	log, err := openAudit(ctx, &c.source, files, f.follow)
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,9 @@ func asUsageError(err error) error {
 
 // openAudit opens files, or the audit file of the configuration if there are none. With follow, the
 // audit file may be missing.
-func (c *cli) openAudit(ctx context.Context, files []string, follow bool) (*auditlog.Files, error) {
+func openAudit(
+	ctx context.Context, s *configSource, files []string, follow bool,
+) (*auditlog.Files, error) {
 	switch {
 	case len(files) == 1 && follow:
 		log, err := auditlog.OpenNew(files[0])
@@ -226,7 +228,7 @@ func (c *cli) openAudit(ctx context.Context, files []string, follow bool) (*audi
 		log, err := auditlog.OpenFiles(files)
 		return log, auditReadError(err)
 	}
-	o := c.source.options(ctx, c.source.path, false, true)
+	o := s.options(ctx, s.path, false, true)
 	o.Sources, o.VariableNames, o.RequiredKeys = nil, nil, []string{"audit"}
 	l, err := config.Load(o)
 	if err != nil {

@@ -324,9 +324,9 @@ func TestAuditShowIsBounded(t *testing.T) {
 		t.Errorf("%d rows, %s", n, stderr)
 	}
 	line := "time=" + calls[0].Time.UTC().Format(time.RFC3339Nano) + " msg=x backend=docs\n"
-	log := file(t, "log", strings.Repeat(line, maxLogLines+1))
+	log := file(t, "log", strings.Repeat(line, maxCallLines+1))
 	out, _ = auditOutput(t, exitOK, "audit show --log "+log+" "+callid.Text(1)+" "+path)
-	if n := strings.Count(out, "msg=x"); n != maxLogLines ||
+	if n := strings.Count(out, "msg=x"); n != maxCallLines ||
 		!strings.Contains(out, "only the first 200 lines") {
 		t.Errorf("%d lines of the log", n)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -22,8 +23,9 @@ func auditShowCommand(c *cli) *cobra.Command {
 		Use:   "show ID [FILE...]",
 		Short: "Print everything about one call",
 		Long: `show prints everything about the call with this id: a call id, or the id of the
-client, the backend or the trace. If several calls have the id, it lists them. With --log it
-also prints the lines of a log about the backend at the time of the call.
+client, the backend or the trace. If several calls have the id, it lists them. It also
+prints the lines of the log about the backend at the time of the call: those that the
+gateway still has in memory if it runs, or those in the FILE of --log.
 
     gateway audit show k3f9q2x7-1a7
     gateway audit show k3f9q2x7-1a7 --log gateway.log`,
@@ -36,7 +38,7 @@ also prints the lines of a log about the backend at the time of the call.
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			log, err := c.openAudit(ctx, args[1:], false)
+			log, err := openAudit(ctx, &c.source, args[1:], false)
 			if err != nil {
 				return err
 			}
@@ -45,7 +47,7 @@ also prints the lines of a log about the backend at the time of the call.
 			if err != nil {
 				return auditReadError(err)
 			}
-			return c.showFound(ctx, found, asJSON, backendLogOf(logPath))
+			return showFound(ctx, c, found, asJSON, logPath)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the records as they are in the file")
@@ -84,7 +86,7 @@ func findCall(ctx context.Context, log *auditlog.Files, id string) (foundCalls, 
 }
 
 // showFound prints the call, or a list if there are several.
-func (c *cli) showFound(ctx context.Context, found foundCalls, asJSON bool, log backendLog) error {
+func showFound(ctx context.Context, c *cli, found foundCalls, asJSON bool, logPath string) error {
 	if found.exact != nil {
 		found.count, found.last = 1, [][]byte{found.exact}
 	}
@@ -100,7 +102,8 @@ func (c *cli) showFound(ctx context.Context, found foundCalls, asJSON bool, log 
 		}
 	}
 	if !asJSON && found.count == 1 && len(records) == 1 {
-		return showCall(ctx, c.out, &records[0], log)
+		r := &records[0]
+		return showCall(ctx, c.out, r, logOfCall(ctx, &c.source, logPath, r.Text(auditlog.Call)))
 	}
 	to := newRecordPrinter(c.out, asJSON)
 	for i := range records {
@@ -194,8 +197,8 @@ func showTimes(line func(key, value string), r *auditlog.RecordLine) {
 
 // Bounds of the log lines about a call.
 const (
-	aroundCall  = time.Second // before the start and after the end
-	maxLogLines = 200
+	aroundCall   = time.Second // before the start and after the end
+	maxCallLines = 200
 )
 
 // showLog prints the lines of the log about the backend at the time of the call.
@@ -206,8 +209,8 @@ func showLog(ctx context.Context, out io.Writer, r *auditlog.RecordLine, log bac
 	}
 	ended := r.TimeOf(auditlog.Time)
 	since := ended.Add(-r.Duration() - aroundCall)
-	lines, more, err := log.lines(ctx, backend, since, ended.Add(aroundCall), maxLogLines)
-	if err != nil {
+	lines, more, err := log.lines(ctx, backend, since, ended.Add(aroundCall), maxCallLines)
+	if _, isFile := errors.AsType[*fs.PathError](err); isFile {
 		return auditReadError(err)
 	}
 	var b strings.Builder
@@ -216,8 +219,10 @@ func showLog(ctx context.Context, out io.Writer, r *auditlog.RecordLine, log bac
 		b.WriteString("  " + text.Escape(one) + "\n")
 	}
 	switch {
+	case err != nil:
+		b.WriteString("  not available: " + text.Escape(err.Error()) + "\n")
 	case more:
-		b.WriteString("  … only the first " + strconv.Itoa(maxLogLines) + " lines\n")
+		b.WriteString("  … only the first " + strconv.Itoa(maxCallLines) + " lines\n")
 	case len(lines) == 0:
 		b.WriteString("  no lines\n")
 	}
