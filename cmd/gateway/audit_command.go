@@ -184,7 +184,7 @@ func runAudit(ctx context.Context, c *cli, f *auditFlags, files []string) error 
 	if err != nil {
 		return usageError{err, "--by takes: " + strings.Join(auditlog.Groupings, ", ")}
 	}
-	log, err := openAudit(ctx, &c.source, files, f.follow)
+	log, err := openAuditFiles(ctx, &c.source, files, f.follow)
 	if err != nil {
 		return err
 	}
@@ -215,9 +215,9 @@ func asUsageError(err error) error {
 	return usageErrorOf("gateway audit", err)
 }
 
-// openAudit opens files, or the audit file of the configuration if there are none. With follow, the
-// audit file may be missing.
-func openAudit(
+// openAuditFiles opens files, or the audit file of the configuration if there are none. With
+// follow, the audit file may be missing.
+func openAuditFiles(
 	ctx context.Context, s *configSource, files []string, follow bool,
 ) (*auditlog.Files, error) {
 	switch {

@@ -38,7 +38,7 @@ gateway still has in memory if it runs, or those in the FILE of --log.
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			log, err := openAudit(ctx, &c.source, args[1:], false)
+			log, err := openAuditFiles(ctx, &c.source, args[1:], false)
 			if err != nil {
 				return err
 			}
