@@ -129,7 +129,7 @@ var allowedImports = map[string][]string{
 	// the admin API
 	"internal/activity":    {"gateway", "internal/audit", "internal/protocol", "internal/text"},
 	"internal/adminapi":    {"internal/atomicfile"},
-	"internal/adminserver": {"internal/adminapi"},
+	"internal/adminserver": {"internal/adminapi", "internal/weburl"},
 	"internal/tracing": {
 		"gateway", "internal/audit", "internal/callid", "internal/config", "internal/contract",
 		"internal/peer", "internal/protocol", "internal/secrets", "internal/text",

@@ -255,11 +255,17 @@ func isConfiguration(path string) bool {
 }
 
 // isPrivate reports whether the gateway or the keyring stores secrets in a file: a login, the
-// generated token of clients, a file that gateway import --env-file writes, or the keyring.
+// generated token of clients or the admin token, a file that gateway import --env-file writes, or
+// the keyring.
 func isPrivate(path string) bool {
 	dir, name := filepath.Base(filepath.Dir(path)), filepath.Base(path)
-	return dir == "logins" && filepath.Ext(name) == ".json" || dir == "state" && name == "token" ||
+	return dir == "logins" && filepath.Ext(name) == ".json" || dir == "state" && isTokenFile(path) ||
 		filepath.Ext(name) == ".env" || dir == "keyrings" && filepath.Ext(name) == ".keyring"
+}
+
+// isTokenFile reports whether a file has the token of clients or the admin token.
+func isTokenFile(path string) bool {
+	return filepath.Base(path) == "token" || filepath.Base(path) == "admin-token"
 }
 
 // addStored adds the secrets that the gateway has stored in a private file.
@@ -269,7 +275,7 @@ func (s *secretSearch) addStored(test, path string) {
 		return // the search of the logs does not depend on it
 	}
 	name := "stored in " + filepath.Base(path)
-	if filepath.Base(path) == "token" {
+	if isTokenFile(path) {
 		s.add(strings.TrimSpace(string(text)), &knownSecret{test, name, nowhere})
 	}
 	var login struct{ Secrets map[string]string }

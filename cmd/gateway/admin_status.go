@@ -34,6 +34,9 @@ func (a adminStatus) Status() adminapi.GatewayStatus {
 		Sessions:      a.sessions(),
 		Totals:        a.callTotals(&total, inFlight),
 	}
+	if url := a.adminURL.Load(); url != nil {
+		s.Gateway.Admin = *url
+	}
 	for _, b := range a.backends.Status() {
 		c := counters[b.Name]
 		s.Backends = append(s.Backends, a.backendStatus(&b, a.callTotals(&c, byBackend[b.Name])))

@@ -56,6 +56,8 @@ type app struct {
 
 	previousNames catalog.Assignments // the backend of each name in the last run
 
+	adminToken string // of admin.listen; "" = there is none
+
 	via string // name of this process in requests to HTTP servers, to detect recursion
 
 	closers []func()
@@ -201,6 +203,7 @@ func (c *cli) open(
 		observers = append(observers, gateway.AuditObserver(journal.Journal))
 	}
 	if m.serving {
+		a.openAdminToken()
 		a.activity = activity.New()
 		observers = append(observers, a.activity)
 	}
@@ -294,7 +297,7 @@ func (a *app) openTraces() bool {
 
 // setSecrets replaces the secrets that are masked by those of a configuration.
 func (a *app) setSecrets(secrets ...[]string) {
-	a.mask.SetSecrets(slices.Concat(append(secrets, a.traces.Secrets())...)...)
+	a.mask.SetSecrets(slices.Concat(append(secrets, a.traces.Secrets(), a.adminSecrets())...)...)
 }
 
 // levelOf returns the log level.

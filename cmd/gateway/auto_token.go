@@ -67,7 +67,7 @@ func (t *autoToken) readOrCreate(path string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = createAutoToken(path); err == nil {
 			token, err = readAutoToken(path)
-			t.log.Info("token for clients created", "file", path)
+			t.log.Info("token created", "file", path)
 		}
 	}
 	if err != nil {
@@ -117,7 +117,7 @@ func createAutoToken(path string) error {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	text := hex.EncodeToString(secret[:]) + "\n"
-	err := atomicfile.Create(path, []byte(text), autoTokenFile+".*.tmp")
+	err := atomicfile.Create(path, []byte(text), filepath.Base(path)+".*.tmp")
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}

@@ -38,7 +38,8 @@ func (s *service) runReloading(
 	ctx, end := context.WithCancel(ctx)
 	var records sync.WaitGroup
 	records.Go(func() { lock.run(ctx) })
-	records.Go(func() { (&adminService{s, time.Now(), reloader}).run(ctx) })
+	admin := &adminService{service: s, started: time.Now(), reloader: reloader}
+	records.Go(func() { admin.run(ctx) })
 	records.Go(func() { s.systemd.run(ctx) })
 	records.Go(func() {
 		(&nameRecorder{

@@ -173,14 +173,20 @@ func claudeCommand(url, token string) string {
 	return command
 }
 
-// endpointURL returns the URL for clients. Its host is the host in listen, or the name of this
-// machine if the gateway listens at all addresses.
+// endpointURL returns the URL for clients.
 func endpointURL(c *config.Config, addr net.Addr) string {
-	scheme, host := "http", addr.String()
+	scheme := "http"
 	if c.TLS.Cert != "" {
 		scheme = "https"
 	}
-	written, _, _ := net.SplitHostPort(c.Listen)
+	return scheme + "://" + listenHost(c.Listen, addr) + "/mcp"
+}
+
+// listenHost returns the host and port of a listener at addr for a URL. The host is that of the
+// configured address, or the name of this machine if the listener has all addresses.
+func listenHost(configured string, addr net.Addr) string {
+	host := addr.String()
+	written, _, _ := net.SplitHostPort(configured)
 	_, notIP := netip.ParseAddr(written)
 	if ip, ok := addr.(*net.TCPAddr); ok && written != "" && notIP != nil {
 		host = net.JoinHostPort(written, strconv.Itoa(ip.Port))
@@ -191,7 +197,7 @@ func endpointURL(c *config.Config, addr net.Addr) string {
 		}
 		host = net.JoinHostPort(name, strconv.Itoa(ip.Port))
 	}
-	return scheme + "://" + host + "/mcp"
+	return host
 }
 
 // rejectStdioClient responds with errors to a client that has started the gateway with pipes

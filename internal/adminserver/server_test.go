@@ -165,3 +165,42 @@ func TestRequestsAreBounded(t *testing.T) {
 		t.Errorf("%d", status)
 	}
 }
+
+// A page of another site cannot use the API through a browser, not even after DNS rebinding.
+func TestPagesOfOtherSitesAreRefused(t *testing.T) {
+	at := serve(t, adminserver.Options{}, adminserver.AccessRule{Token: "right",
+		CheckBrowser: true, Loopback: true, Hosts: []string{"gw.example"}})
+	for _, test := range []struct {
+		host, header, value string
+		want                int
+	}{
+		{at, "Accept", "*/*", 200},
+		{"localhost:7421", "Accept", "*/*", 200},
+		{"GW.example", "Accept", "*/*", 200},
+		{"evil.example", "Accept", "*/*", 403},
+		{"evil.example:7421", "Origin", "http://evil.example:7421", 403},
+		{at, "Origin", "http://" + at, 200},
+		{at, "Origin", "http://evil.example", 403},
+		{at, "Origin", "null", 403},
+		{at, "Sec-Fetch-Site", "same-origin", 200},
+		{at, "Sec-Fetch-Site", "cross-site", 403},
+		{at, "Sec-Fetch-Site", "same-site", 403},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+at+"/api/v1/status",
+			nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = test.host
+		req.Header.Set(test.header, test.value)
+		req.Header.Set("Authorization", "Bearer right")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != test.want {
+			t.Errorf("%+v: %s", test, resp.Status)
+		}
+	}
+}

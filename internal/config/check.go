@@ -89,6 +89,7 @@ func (c *checker) check(cfg *Config) {
 	c.http(cfg)
 	c.limits(cfg.Limits)
 	c.otel(cfg.OTel)
+	c.admin(cfg)
 	named := map[string]int{}
 	for i := range cfg.Backends {
 		c.backend(&cfg.Backends[i], i, named)
@@ -303,6 +304,11 @@ func (c *checker) resolvePaths(cfg *Config, env func(string) (string, bool)) {
 		cfg.StateDir = DefaultStateDir(env)
 	default:
 		cfg.StateDir = expandPath(cfg.State, "state")
+	}
+	if cfg.Admin.Listen != "" && cfg.StateDir == "" {
+		c.fail("admin.listen",
+			"needs a state directory for the admin token, and there is no state directory",
+			"set state to a directory")
 	}
 	if i := cfg.Auth.AutoToken(); i >= 0 && cfg.StateDir == "" && cfg.Listen != "" {
 		c.fail(c.tokenPath(i),

@@ -47,20 +47,39 @@ func (c *checker) listen(cfg *Config) {
 	if cfg.Listen == "" {
 		return
 	}
-	host, port, err := net.SplitHostPort(cfg.Listen)
-	_, noAddress := netip.ParseAddr(host)
 	switch {
-	case err != nil, host != "" && noAddress != nil &&
-		!hostName().MatchString(strings.ToLower(host)):
-		c.fail("listen", "must be host:port"+c.not("listen"),
-			"write 127.0.0.1:7420, or another port")
-	case !isPort(port):
-		c.fail("listen", "must end in a port from 0 to 65535"+c.not("listen"),
-			"write 127.0.0.1:7420, or another port")
+	case !c.address("listen", cfg.Listen, "127.0.0.1:7420"):
 	case !cfg.Loopback() && !cfg.Auth.RequiresToken() && !c.reported["auth"] &&
 		!c.reported["auth.tokens"] && !c.reported["auth.oauth"]:
 		c.fail("listen", "other machines can reach this address, and there are no auth.tokens "+
 			"and no auth.oauth", "set auth.tokens in the file, or listen on 127.0.0.1")
+	}
+}
+
+// address checks the form of an address, and reports whether it is valid.
+func (c *checker) address(key, address, example string) bool {
+	host, port, err := net.SplitHostPort(address)
+	_, noAddress := netip.ParseAddr(host)
+	hint := "write " + example + ", or another port"
+	switch {
+	case err != nil, host != "" && noAddress != nil &&
+		!hostName().MatchString(strings.ToLower(host)):
+		c.fail(key, "must be host:port"+c.not(key), hint)
+	case !isPort(port):
+		c.fail(key, "must end in a port from 0 to 65535"+c.not(key), hint)
+	default:
+		return true
+	}
+	return false
+}
+
+// admin checks the address of the admin API.
+func (c *checker) admin(cfg *Config) {
+	const key = "admin.listen"
+	switch {
+	case cfg.Admin.Listen == "" || !c.address(key, cfg.Admin.Listen, "127.0.0.1:7421"):
+	case cfg.Admin.Listen == cfg.Listen && !strings.HasSuffix(cfg.Listen, ":0"):
+		c.fail(key, "is the same address as listen", "choose another port, such as 7421")
 	}
 }
 

@@ -60,6 +60,7 @@ type Config struct {
 	Log     Log     `koanf:"log"`
 	Audit   Audit   `koanf:"audit"`
 	OTel    OTel    `koanf:"otel"`
+	Admin   Admin   `koanf:"admin"`
 	Limits  Limits  `koanf:"limits"`
 
 	// Profiles are the named views of the backends.
@@ -320,7 +321,9 @@ type ClientTLS struct {
 // Loopback reports whether Listen is an address that only this machine can reach: localhost,
 // 127.0.0.0/8 or ::1. It does not resolve names. A Listen without a host means all addresses and is
 // not loopback. An empty Listen is not loopback either.
-func (c *Config) Loopback() bool {
-	host, _, err := net.SplitHostPort(c.Listen)
+func (c *Config) Loopback() bool { return isLoopbackAddress(c.Listen) }
+
+func isLoopbackAddress(address string) bool {
+	host, _, err := net.SplitHostPort(address)
 	return err == nil && weburl.IsLoopback(host)
 }

@@ -83,6 +83,7 @@ func (d *description) gateway(c *Config) {
 	d.add("sends traces with the headers",
 		strings.Join(slices.Sorted(maps.Keys(c.OTel.Headers)), ", "))
 	d.add("listens on", c.Listen)
+	d.add("serves the admin API on", c.Admin.Listen)
 	var tokens []string
 	for _, token := range c.Auth.Tokens {
 		shown := shownToken(token.Text)

@@ -178,6 +178,8 @@ var reloadEffects = map[string]reloadEffect{
 	"audit.compress":   live,
 	"audit.chain":      live,
 
+	"admin.listen": needsRestart,
+
 	"otel.endpoint": needsRestart,
 	"otel.headers":  needsRestart,
 	"otel.sample":   needsRestart,

@@ -45,7 +45,7 @@ func TestPrecedence(t *testing.T) {
 // TestEveryKeyHasAVariable lists the documented variables.
 func TestEveryKeyHasAVariable(t *testing.T) {
 	values := map[string]string{
-		"GATEWAY_STATE":               "none",
+		"GATEWAY_STATE":               "/s",
 		"GATEWAY_INSTRUCTIONS":        "x",
 		"GATEWAY_ENV_FILE":            "/vars.env",
 		"GATEWAY_LISTEN":              "[::1]:0",
@@ -74,6 +74,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"GATEWAY_AUDIT_KEEP_SIZE":        "2MiB",
 		"GATEWAY_AUDIT_COMPRESS":         "zstd",
 		"GATEWAY_AUDIT_CHAIN":            "true",
+		"GATEWAY_ADMIN_LISTEN":           "127.0.0.1:7421",
 		"GATEWAY_OTEL_ENDPOINT":          "http://127.0.0.1:4318",
 		"GATEWAY_OTEL_SAMPLE":            "1%",
 		"GATEWAY_LIMITS_MESSAGE":         "1MiB",
@@ -106,7 +107,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	got := fmt.Sprintln(c.State, c.Listen, c.Auth.PublicURL, c.Auth.OAuth, c.TLS, c.Catalog, c.Log,
 		c.Audit, c.Limits,
 		b.StartTimeout, b.CallTimeout, b.Lazy, b.IdleStop, b.MaxInFlight, b.QueueWait)
-	if want := "none [::1]:0 https://gw.example {https://i.example https://g.example/mcp [] true {gateway hunter2hunter2} []} {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all 1048576 24h0m0s {9 720h0m0s 2097152} zstd true} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
+	if want := "/s [::1]:0 https://gw.example {https://i.example https://g.example/mcp [] true {gateway hunter2hunter2} []} {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all 1048576 24h0m0s {9 720h0m0s 2097152} zstd true} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -82,7 +82,7 @@ func HideArguments(args []string) []string {
 // publicTexts returns texts about the gateway and its backends. A value that is a part of such a
 // text is not masked in the log, unless the value looks like a secret or is a token.
 func publicTexts(c *Config) []string {
-	all := []string{c.Listen, "localhost", "127.0.0.1", "[::1]", "0.0.0.0"}
+	all := []string{c.Listen, c.Admin.Listen, "localhost", "127.0.0.1", "[::1]", "0.0.0.0"}
 	for _, b := range c.Backends {
 		all = append(all, b.Name, b.Command, b.Cwd)
 		if u, err := url.Parse(b.URL); err == nil {
