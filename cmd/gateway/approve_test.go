@@ -78,16 +78,6 @@ func (p *project) run(code int, args ...string) (out, stderr string) {
 	return out, stderr
 }
 
-// wants checks that a text contains others.
-func wants(t *testing.T, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("no %q in\n%s", part, text)
-		}
-	}
-}
-
 // Without a terminal, approve shows the changes field by field, and fails until --yes approves
 // them. Only a changed field is shown. Tools of other backends are not affected.
 func TestApprove_ShowsAndAcceptsChanges(t *testing.T) {

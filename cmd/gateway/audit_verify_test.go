@@ -62,6 +62,16 @@ func replaceIn(t *testing.T, file, old, with string) {
 	}
 }
 
+// wants checks that a text contains others.
+func wants(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %q in\n%s", part, text)
+		}
+	}
+}
+
 // verify reads the files of the configuration, or the named files in whatever order, and prints the
 // head, with which the next verify notices removed records at the end.
 func TestAuditVerify(t *testing.T) {
