@@ -231,7 +231,7 @@ var allowedTestModules = map[string][]string{
 	},
 	"github.com/mark3labs/mcp-go/client": {"integration", "internal/httpserver"},
 	"github.com/mark3labs/mcp-go/server": {"integration", "internal/transport/httpclient"},
-	"github.com/google/jsonschema-go":    {"internal/protocol"},
+	"github.com/google/jsonschema-go":    {"integration", "internal/adminserver", "internal/protocol"},
 	"github.com/zitadel/oidc":            {"internal/mcptest/oidctest"},
 }
 

@@ -3,12 +3,15 @@
 package integration
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // admin.listen serves the admin API with a token of its own, which only the user can read and which
@@ -98,5 +101,98 @@ func TestAdminListen_AddressInUse(t *testing.T) {
 	}
 	if m := callTool(second, "echo", `{"text":"x"}`); m.Error != nil {
 		t.Errorf("%s", m.Raw)
+	}
+}
+
+// The responses of a running gateway have the form that its OpenAPI document describes, and contain
+// no secret.
+func TestAdminListen_ResponsesMatchOpenAPI(t *testing.T) {
+	t.Parallel()
+	secret := registerSecret(t, "env", "hunter2hunter2-admin")
+	s := newSetup(t, map[string]any{
+		"admin":    map[string]any{"listen": "127.0.0.1:" + freePort(t)},
+		"profiles": map[string]any{"web": map[string]any{"backends": []string{"demo"}}},
+	}, backend{Name: "demo", Embedded: "demo"},
+		backend{Name: "broken", Command: "sh",
+			Args: []string{"-c", `echo "the key is $API_KEY" >&2; exit 1`},
+			Env:  map[string]string{"API_KEY": secret}})
+	gw := s.start("--profile", "web")
+	gw.initialize("2025-11-25")
+	listTools(t, gw)
+	callTool(gw, "echo", `{"text":"`+secret+`"}`)
+	callTool(gw, "unknown", `{"text":"`+secret+`"}`)
+	var url string
+	all := s.awaitStatus("settled", func(all []statusReport) bool {
+		return len(all) == 1 && all[0].Gateway.Admin != "" && all[0].Backends[1].Reason != ""
+	})
+	url = all[0].Gateway.Admin
+	token, err := os.ReadFile(filepath.Join(s.dir, "state", "admin-token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := func(method, path string) []byte {
+		req, err := http.NewRequestWithContext(t.Context(), method, url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != 200 {
+			t.Errorf("%s %s: %s %v %s", method, path, resp.Status, err, body)
+		}
+		searchText(t, "the response of "+path, body)
+		return body
+	}
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]struct {
+				Content map[string]struct {
+					Schema struct {
+						Ref string `json:"$ref"`
+					}
+				}
+			}
+		}
+		Components struct{ Schemas map[string]*jsonschema.Schema }
+	}
+	if err := json.Unmarshal(request("GET", "/api/v1/openapi.json"), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var calls struct{ Recent []struct{ Call string } }
+	if err := json.Unmarshal(request("GET", "/api/v1/calls"), &calls); err != nil ||
+		len(calls.Recent) != 2 {
+		t.Fatalf("%+v %v", calls, err)
+	}
+	checked := 0
+	for path, methods := range doc.Paths {
+		for method, operation := range methods {
+			ref := operation.Responses["200"].Content["application/json"].Schema.Ref
+			if ref == "" {
+				continue // this document, or a stream
+			}
+			name := ref[strings.LastIndexByte(ref, '/')+1:]
+			schema, err := doc.Components.Schemas[name].Resolve(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := strings.NewReplacer("{name}", "demo", "{id}", calls.Recent[0].Call).
+				Replace(path)
+			var value any
+			if err := json.Unmarshal(request(strings.ToUpper(method), path), &value); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+			if err := schema.Validate(value); err != nil {
+				t.Errorf("%s %s: %v", method, path, err)
+			}
+			checked++
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d operations were checked", checked)
 	}
 }

@@ -20,6 +20,7 @@ type statusReport struct {
 		PID   int
 		Stdio bool
 		URL   string
+		Admin string `json:"admin_url"`
 	}
 	Configuration struct {
 		File, Problem string

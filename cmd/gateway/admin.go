@@ -29,7 +29,7 @@ type adminService struct {
 func (a *adminService) run(ctx context.Context) {
 	server := adminserver.New(adminserver.Options{
 		Status: adminStatus{a}, Calls: adminCalls{a}, Events: adminEvents{a},
-		Logs: adminLogs{a}, Control: adminControl{a}, Log: a.log,
+		Logs: adminLogs{a}, Control: adminControl{a}, Catalog: adminCatalog{a}, Log: a.log,
 	})
 	var serving sync.WaitGroup
 	defer serving.Wait()

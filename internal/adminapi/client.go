@@ -135,3 +135,15 @@ func (c *APIClient) Logs(ctx context.Context, query url.Values) ([]LogEntry, err
 	err := c.call(ctx, http.MethodGet, "/api/v1/logs", query, &l)
 	return l.Lines, err
 }
+
+// Catalog returns the merged catalog.
+func (c *APIClient) Catalog(ctx context.Context) (*CatalogList, error) {
+	l := new(CatalogList)
+	return l, c.call(ctx, http.MethodGet, "/api/v1/catalog", nil, l)
+}
+
+// Series returns the series of calls of the last 24 hours.
+func (c *APIClient) Series(ctx context.Context) (*SeriesList, error) {
+	l := new(SeriesList)
+	return l, c.call(ctx, http.MethodGet, "/api/v1/series", nil, l)
+}

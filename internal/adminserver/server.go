@@ -41,6 +41,7 @@ type Options struct {
 	Logs    LogSource
 	Events  EventSource
 	Control Controller
+	Catalog CatalogSource
 	Log     *slog.Logger
 }
 
@@ -58,28 +59,6 @@ func New(o Options) *API {
 	}
 	a.mux.HandleFunc("/", a.refuseUnknown)
 	return a
-}
-
-// An endpoint is a path of the API.
-type endpoint struct {
-	method, path string
-	handle       http.HandlerFunc
-}
-
-// endpoints returns all endpoints.
-func (a *API) endpoints() []endpoint {
-	const backend = "/api/v1/backends/{name}/"
-	return []endpoint{
-		{"GET", "/api/v1/status", a.serveStatus},
-		{"GET", "/api/v1/events", newEventHandler(a.Events).serve},
-		{"POST", backend + "restart", serveAction(a.Control, adminapi.Restart)},
-		{"POST", backend + "stop", serveAction(a.Control, adminapi.Stop)},
-		{"POST", backend + "start", serveAction(a.Control, adminapi.Start)},
-		{"POST", "/api/v1/reload", serveReload(a.Control)},
-		{"GET", "/api/v1/calls", serveCalls(a.Calls)},
-		{"GET", "/api/v1/calls/{id}", serveCall(a.Calls)},
-		{"GET", "/api/v1/logs", serveLogs(a.Logs)},
-	}
 }
 
 // Serve serves the requests of ln until ctx is done, and closes ln. Then it closes the connections
@@ -130,10 +109,6 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, access AccessRule) {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	a.mux.ServeHTTP(w, r)
-}
-
-func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, a.Status.Status())
 }
 
 // refuseUnknown responds to a request that no endpoint matches.

@@ -19,6 +19,12 @@ type fixedStatus adminapi.GatewayStatus
 
 func (s fixedStatus) Status() adminapi.GatewayStatus { return adminapi.GatewayStatus(s) }
 
+// emptyCatalog is a catalog without entries.
+type emptyCatalog struct{}
+
+func (emptyCatalog) Catalog() adminapi.CatalogList { return adminapi.CatalogList{} }
+func (emptyCatalog) Series() adminapi.SeriesList   { return adminapi.SeriesList{} }
+
 // serve serves an API on a loopback port until the test ends, and returns its address.
 func serve(t *testing.T, o adminserver.Options, access adminserver.AccessRule) string {
 	t.Helper()
@@ -27,6 +33,7 @@ func serve(t *testing.T, o adminserver.Options, access adminserver.AccessRule) s
 		t.Fatal(err)
 	}
 	o.Log = slog.New(slog.DiscardHandler)
+	o.Catalog = emptyCatalog{}
 	if o.Status == nil {
 		o.Status = fixedStatus{Gateway: adminapi.GatewayInfo{ID: "abc"}}
 	}
