@@ -38,7 +38,7 @@ func (a adminCalls) Call(id string) (adminapi.CallDetail, bool) {
 	}
 	c, ok := a.activity.Find(seq)
 	return adminapi.CallDetail{CallStatus: a.callStatus(&c, time.Now()),
-		Logs: adminLogs{a.adminService}.ofCall(&c)}, ok
+		Logs: adminLogs(a).ofCall(&c)}, ok
 }
 
 // selectsCall reports whether a filter selects a call. Name is the exposed name, or that at the

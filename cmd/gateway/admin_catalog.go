@@ -6,6 +6,7 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/activity"
 	"mcpgateway/internal/adminapi"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/text"
 )
 
@@ -74,7 +75,7 @@ func whyName(e *catalog.Entry) string {
 	return why
 }
 
-// Series implements adminserver.SeriesSource.
+// Series implements adminserver.CatalogSource.
 func (a adminCatalog) Series() adminapi.SeriesList {
 	total, backends := a.activity.Series()
 	list := adminapi.SeriesList{Total: seriesPoints(total),
@@ -92,4 +93,24 @@ func seriesPoints(points []activity.Point) []adminapi.SeriesPoint {
 			Errors: p.Errors, P50: inMilliseconds(p.P50), P99: inMilliseconds(p.P99)}
 	}
 	return all
+}
+
+// Configuration implements adminserver.CatalogSource.
+func (a adminCatalog) Configuration() adminapi.ConfigurationList {
+	file := a.reloader.File()
+	list := adminapi.ConfigurationList{
+		State:       adminStatus(a).configurationState(),
+		Differences: changeRows(file.Differences(), true), Settings: []adminapi.ConfigSetting{},
+	}
+	add := func(backend string, values []config.KeyValue) {
+		for _, v := range values {
+			list.Settings = append(list.Settings, adminapi.ConfigSetting{Backend: backend,
+				Key: v.Key, Value: a.mask.String(v.Value)})
+		}
+	}
+	add("", config.Values(file.InForce))
+	for _, b := range file.InForce.Backends {
+		add(b.Name, b.Values())
+	}
+	return list
 }

@@ -35,7 +35,7 @@ func (a adminControl) Act(
 	if ctx.Err() != nil {
 		return result, ctx.Err()
 	}
-	status := adminStatus{a.adminService}.Status()
+	status := adminStatus(a).Status()
 	for _, b := range status.Backends {
 		if b.Name == name {
 			result.Backend = b

@@ -38,7 +38,7 @@ func (a adminEvents) Events(
 	defer end()
 	s.logs = make(chan logBatch)
 	if f.Has(adminapi.LogEvents) {
-		following.Go(func() { adminLogs{a.adminService}.follow(ctx, f.Logs, s.logs) })
+		following.Go(func() { adminLogs(a).follow(ctx, f.Logs, s.logs) })
 	}
 	s.run(ctx)
 }

@@ -6,10 +6,11 @@ import (
 	"mcpgateway/internal/adminapi"
 )
 
-// A CatalogSource knows the merged catalog, and how many calls there were. Its methods do not
-// block.
+// A CatalogSource knows the merged catalog, the configuration, and how many calls there were. Its
+// methods may read files, but do not block otherwise.
 type CatalogSource interface {
 	Catalog() adminapi.CatalogList
+	Configuration() adminapi.ConfigurationList
 	Series() adminapi.SeriesList
 }
 

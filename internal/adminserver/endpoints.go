@@ -83,6 +83,9 @@ func (a *API) endpoints() []endpoint {
 			adminapi.CatalogList{}},
 		{"GET", "/api/v1/series", serveValue(a.Catalog.Series),
 			"the calls of the last 24 hours", nil, adminapi.SeriesList{}},
+		{"GET", "/api/v1/configuration", serveValue(a.Catalog.Configuration),
+			"the configuration in force, and the differences from the file", nil,
+			adminapi.ConfigurationList{}},
 		{"GET", "/api/v1/openapi.json", serveOpenAPI, "this document", nil, nil},
 	}
 }

@@ -94,8 +94,12 @@ func document(t *testing.T) object {
 type anySource struct{}
 
 func (anySource) Status() adminapi.GatewayStatus { return adminapi.GatewayStatus{} }
-func (anySource) Catalog() adminapi.CatalogList  { return adminapi.CatalogList{} }
-func (anySource) Series() adminapi.SeriesList    { return adminapi.SeriesList{} }
+func (anySource) Configuration() adminapi.ConfigurationList {
+	return adminapi.ConfigurationList{}
+}
+
+func (anySource) Catalog() adminapi.CatalogList { return adminapi.CatalogList{} }
+func (anySource) Series() adminapi.SeriesList   { return adminapi.SeriesList{} }
 
 // schemaOf returns the JSON schema of the type of a value.
 func schemaOf(t *testing.T, value any) *jsonschema.Schema {

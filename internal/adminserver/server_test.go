@@ -22,6 +22,10 @@ func (s fixedStatus) Status() adminapi.GatewayStatus { return adminapi.GatewaySt
 // emptyCatalog is a catalog without entries.
 type emptyCatalog struct{}
 
+func (emptyCatalog) Configuration() adminapi.ConfigurationList {
+	return adminapi.ConfigurationList{}
+}
+
 func (emptyCatalog) Catalog() adminapi.CatalogList { return adminapi.CatalogList{} }
 func (emptyCatalog) Series() adminapi.SeriesList   { return adminapi.SeriesList{} }
 

@@ -55,33 +55,35 @@ func keySums(salt string, v reflect.Value) map[string]string {
 		h.Write(text)
 		all[key] = base64.RawStdEncoding.EncodeToString(h.Sum(nil)[:12])
 	}
-	var walk func(v reflect.Value, path string)
-	walk = func(v reflect.Value, path string) {
-		for f, value := range v.Fields() {
-			tag := f.Tag.Get("koanf")
-			key := joinPath(path, tag)
-			switch {
-			case tag == "-" || f.Type == reflect.TypeFor[[]Backend]():
-			case value.Kind() == reflect.Struct:
-				walk(value, key)
-			case value.Kind() == reflect.Map: // env, headers, profiles: empty is also a value
-				for name, one := range value.Seq2() {
-					path := joinPath(key, name.String())
-					if one.Kind() == reflect.Struct {
-						add(path, "")
-						walk(one, path)
-					} else {
-						add(path, one.String())
-					}
+	eachValue(v, "", add)
+	return all
+}
+
+// eachValue calls do for each value in the struct v that is not empty, with its key. It leaves out
+// the backends.
+func eachValue(v reflect.Value, path string, do func(key string, value any)) {
+	for f, value := range v.Fields() {
+		tag := f.Tag.Get("koanf")
+		key := joinPath(path, tag)
+		switch {
+		case tag == "-" || f.Type == reflect.TypeFor[[]Backend]():
+		case value.Kind() == reflect.Struct:
+			eachValue(value, key, do)
+		case value.Kind() == reflect.Map: // env, headers, profiles: empty is also a value
+			for name, one := range value.Seq2() {
+				path := joinPath(key, name.String())
+				if one.Kind() == reflect.Struct {
+					do(path, "")
+					eachValue(one, path, do)
+				} else {
+					do(path, one.String())
 				}
-			case value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0:
-			default:
-				add(key, value.Interface())
 			}
+		case value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0:
+		default:
+			do(key, value.Interface())
 		}
 	}
-	walk(v, "")
-	return all
 }
 
 // fieldByKey returns the field of the struct v for a key like log.level. For a key in a map it

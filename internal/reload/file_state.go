@@ -24,6 +24,11 @@ func (f *FileState) HasChanged() bool {
 		!f.unchanged(f.lastRead)
 }
 
+// Differences returns the changes in the valid file that was read last and that are not in force.
+func (f *FileState) Differences() config.Changes {
+	return config.Diff(f.InForce, f.lastRead.Config)
+}
+
 // A ReloadReport is the outcome of a reload.
 type ReloadReport struct {
 	File     string         // "" = there is none
