@@ -29,7 +29,8 @@ type adminService struct {
 func (a *adminService) run(ctx context.Context) {
 	server := adminserver.New(adminserver.Options{
 		Status: adminStatus{a}, Calls: adminCalls{a}, Events: adminEvents{a},
-		Logs: adminLogs{a}, Control: adminControl{a}, Catalog: adminCatalog{a}, Log: a.log,
+		Logs: adminLogs{a}, Control: adminControl{a}, Catalog: adminCatalog{a},
+		Clients: adminClients{a}, Log: a.log,
 	})
 	var serving sync.WaitGroup
 	defer serving.Wait()

@@ -33,3 +33,6 @@ type ConfigChange struct {
 	Change string `json:"change"`
 	Detail string `json:"detail,omitempty"`
 }
+
+// StdioProtocol is the protocol for the header Upgrade of GET /api/v1/connect.
+const StdioProtocol = "mcp-stdio"

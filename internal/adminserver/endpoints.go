@@ -86,6 +86,8 @@ func (a *API) endpoints() []endpoint {
 		{"GET", "/api/v1/configuration", serveValue(a.Catalog.Configuration),
 			"the configuration in force, and the differences from the file", nil,
 			adminapi.ConfigurationList{}},
+		{"GET", connectPath, a.connect.serve,
+			"with Upgrade: mcp-stdio, over the admin socket only: a session of MCP", nil, nil},
 		{"GET", "/api/v1/openapi.json", serveOpenAPI, "this document", nil, nil},
 	}
 }

@@ -42,18 +42,21 @@ type Options struct {
 	Events  EventSource
 	Control Controller
 	Catalog CatalogSource
+	Clients ClientServer
 	Log     *slog.Logger
 }
 
 // An API serves the admin API. Create it with New.
 type API struct {
 	Options
-	mux *http.ServeMux
+	mux     *http.ServeMux
+	connect connectHandler
 }
 
 // New returns an API.
 func New(o Options) *API {
 	a := &API{Options: o, mux: http.NewServeMux()}
+	a.connect.ClientServer = o.Clients
 	for _, r := range a.endpoints() {
 		a.mux.HandleFunc(r.method+" "+r.path, r.handle)
 	}
@@ -91,6 +94,7 @@ func (a *API) Serve(ctx context.Context, ln net.Listener, access AccessRule) err
 	err := server.Serve(newLimitedListener(ln, maxConns))
 	_ = server.Close()
 	conns.Wait()
+	a.connect.sessions.Wait()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -105,6 +109,12 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, access AccessRule) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
 		writeError(w, status, err)
+		return
+	}
+	if r.URL.Path == connectPath && access.CheckBrowser {
+		writeError(w, http.StatusForbidden, &adminapi.APIError{
+			Text: "clients connect over the admin socket only",
+			Hint: "over HTTP, clients use the address of listen"})
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
