@@ -33,6 +33,7 @@ func (a adminStatus) Status() adminapi.GatewayStatus {
 		Backends:      []adminapi.BackendStatus{},
 		Sessions:      a.sessions(),
 		Totals:        a.callTotals(&total, inFlight),
+		Audit:         a.auditStatus(),
 	}
 	if url := a.adminURL.Load(); url != nil {
 		s.Gateway.Admin = *url
@@ -40,6 +41,25 @@ func (a adminStatus) Status() adminapi.GatewayStatus {
 	for _, b := range a.backends.Status() {
 		c := counters[b.Name]
 		s.Backends = append(s.Backends, a.backendStatus(&b, a.callTotals(&c, byBackend[b.Name])))
+	}
+	return s
+}
+
+func (a adminStatus) auditStatus() adminapi.AuditStatus {
+	journal := a.journal.Status()
+	s := adminapi.AuditStatus{
+		Written: journal.Written, Lost: journal.Lost, Queued: journal.Queued,
+		Lag: float64(journal.Lag) / float64(time.Millisecond),
+	}
+	if a.journal.file == nil {
+		return s
+	}
+	f := a.journal.file.Status()
+	s.File = &adminapi.AuditFileStatus{
+		Path: absolutePath(f.Path), Size: f.Size, Former: f.Former, FormerSize: f.FormerSize,
+	}
+	if f.Problem != "" {
+		s.File.Problem = &adminapi.TimedText{Time: f.ProblemFrom, Text: a.mask.String(f.Problem)}
 	}
 	return s
 }

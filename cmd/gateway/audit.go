@@ -92,21 +92,6 @@ func (r *auditRecords) close() {
 	}
 }
 
-// An auditStatus is the state of the audit records of an app.
-type auditStatus struct {
-	audit.JournalStatus
-	File auditfile.FileStatus // zero = there is no audit file
-}
-
-// status returns the state of the records. It reads the directory of the audit file.
-func (r *auditRecords) status() auditStatus {
-	s := auditStatus{JournalStatus: r.Journal.Status()}
-	if r.file != nil {
-		s.File = r.file.Status()
-	}
-	return s
-}
-
 // warnAuditFileMode warns if other users can read or change an existing audit file, except on
 // Windows. A new audit file has mode 0600.
 func warnAuditFileMode(log *slog.Logger, c config.Audit) {

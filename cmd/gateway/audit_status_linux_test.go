@@ -18,31 +18,34 @@ func TestAuditStatus(t *testing.T) {
 	for _, file := range []string{filepath.Join(t.TempDir(), "audit.jsonl"), "/dev/full"} {
 		c := config.Default()
 		c.Audit.File = file
-		r, err := openAudit(&config.Loaded{Config: &c}, slog.New(slog.DiscardHandler),
-			logging.NewMask(), nil)
+		a := &app{mask: logging.NewMask()}
+		var err error
+		a.journal, err = openAudit(&config.Loaded{Config: &c}, slog.New(slog.DiscardHandler),
+			a.mask, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		status := adminStatus{&adminService{service: &service{app: a}}}.auditStatus
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 3 {
-			r.Write(audit.Record{Tool: "t", Outcome: audit.OK})
+			a.journal.Write(audit.Record{Tool: "t", Outcome: audit.OK})
 		}
-		if s := r.status(); s.Queued != 3 || s.Lag <= 0 || s.Written != 0 ||
-			s.File.Path != file || s.File.Problem != "" {
-			t.Errorf("before Run: %+v", s)
+		if s := status(); s.Queued != 3 || s.Lag <= 0 || s.Written != 0 ||
+			s.File.Path != file || s.File.Problem != nil {
+			t.Errorf("before run: %+v", s)
 		}
-		r.run(ctx)
-		s := r.status()
+		a.journal.run(ctx)
+		s := status()
 		if s.Queued != 0 || s.Lag != 0 || s.Written+s.Lost != 3 {
-			t.Errorf("after Run: %+v", s)
+			t.Errorf("after run: %+v", s)
 		}
 		full := file == "/dev/full"
-		if (s.Lost == 3) != full || (s.File.Written == 0) != full || (s.File.Size == 0) != full ||
-			strings.Contains(s.File.Problem, "no space left") != full ||
-			s.File.ProblemFrom.IsZero() == full {
+		problem := s.File.Problem
+		if (s.Lost == 3) != full || (s.File.Size == 0) != full || (problem != nil) != full ||
+			full && (!strings.Contains(problem.Text, "no space left") || problem.Time.IsZero()) {
 			t.Errorf("%+v", s)
 		}
-		r.close()
+		a.journal.close()
 	}
 }

@@ -34,8 +34,8 @@ for that: each has a socket in its state directory.
 CALLS, ERRORS and RESTARTS are counted since the start of the gateway, P50 and P99 are
 quantiles of the calls of the last hour, and ACTIVE are the calls in flight.
 
-The exit code is 0 if all backends are well, and 1 if one is not, if a gateway does not
-answer, or if no gateway runs.
+The exit code is 0 if all backends are well, and 1 if one is not, if the audit file cannot be
+written, if a gateway does not answer, or if no gateway runs.
 
 With --watch it shows them again each time something changes, until it is interrupted. With
 --json as well it prints one line of JSON for each change.
@@ -78,9 +78,12 @@ type gatewayReport struct {
 	Error string `json:"error,omitempty"`
 }
 
-// isWell reports whether the gateway answers, and all its backends are well.
+// isWell reports whether the gateway answers, its audit file works, and all its backends are well.
 func (r *gatewayReport) isWell() bool {
-	return r.Error == "" && !slices.ContainsFunc(r.Backends,
+	if r.Error != "" || r.Audit.File != nil && r.Audit.File.Problem != nil {
+		return false
+	}
+	return !slices.ContainsFunc(r.Backends,
 		func(b adminapi.BackendStatus) bool { return !b.Healthy })
 }
 

@@ -69,6 +69,7 @@ func (s screen) printGateway(b *strings.Builder, g *adminapi.GatewayStatus, now 
 		line("admin", g.Gateway.Admin)
 	}
 	printConfiguration(line, &g.Configuration)
+	printAudit(line, &g.Audit, now)
 	if len(g.Backends) > 0 {
 		b.WriteByte('\n')
 		s.printBackends(b, g.Backends, now)
@@ -98,6 +99,23 @@ func printConfiguration(line func(name, text string), c *adminapi.ConfigurationS
 	}
 	if c.Differs {
 		line("", "the file has changed: gateway reload applies it")
+	}
+}
+
+func printAudit(line func(name, text string), a *adminapi.AuditStatus, now time.Time) {
+	if a.File != nil {
+		text := fmt.Sprintf("%s, %s", a.File.Path, formatSize(int(a.File.Size)))
+		if a.File.Former > 0 {
+			text += fmt.Sprintf(", and %d former files, %s", a.File.Former,
+				formatSize(int(a.File.FormerSize)))
+		}
+		line("audit", text)
+		if p := a.File.Problem; p != nil {
+			line("", fmt.Sprintf("for %s: %s", age(now, p.Time), p.Text))
+		}
+	}
+	if a.Lost > 0 {
+		line("", fmt.Sprintf("%d audit records lost", a.Lost))
 	}
 }
 

@@ -22,6 +22,11 @@ func reportsForPrinting(now time.Time) []gatewayReport {
 				Problem: "gateway.yaml:3: unknown key \"lisen\"\ngateway.yaml:9: x", Differs: true,
 				NeedRestart: []string{"listen"},
 			},
+			Audit: adminapi.AuditStatus{Lost: 17, File: &adminapi.AuditFileStatus{
+				Path: "/var/log/audit.jsonl", Size: 12_300_000, Former: 3, FormerSize: 4_560_000,
+				Problem: &adminapi.TimedText{Time: now.Add(-5 * time.Minute),
+					Text: "no space left on device"},
+			}},
 			Backends: []adminapi.BackendStatus{
 				{Name: "a-backend-with-a-very-long-name", State: "ready", Healthy: true,
 					Since: now.Add(-3 * time.Hour), Lists: adminapi.ListCounts{Tools: 1200},
@@ -64,7 +69,9 @@ func TestStatusFitsTheScreen(t *testing.T) {
 			"not in force: gateway.yaml:3", "gateway check shows all problems",
 			"changes of listen apply when the gateway is restarted", "gateway reload applies it",
 			"backing off", "1m", "1234567", "4321", "12ms", "61.2s", "boom", "claude-code/1.0",
-			"alice (profile web)", "next try in 30s", "1m ago: timeout", "3d",
+			"alice (profile web)",
+			"/var/log/audit.jsonl, 12.3 MB, and 3 former files, 4.6 MB",
+			"for 5m: no space left on device", "17 audit records lost", "next try in 30s", "1m ago: timeout", "3d",
 			"gateway other: does not answer",
 		} {
 			if columns != "" && want == "next try in 30s" {
@@ -86,6 +93,10 @@ func TestStatusDecidesWhetherAllIsWell(t *testing.T) {
 		t.Error("well")
 	}
 	all[0].Backends[1].Healthy = true
+	if allWell(all[:1]) {
+		t.Error("well although the audit file does not work")
+	}
+	all[0].Audit.File.Problem = nil
 	if !allWell(all[:1]) {
 		t.Error("not well")
 	}

@@ -9,6 +9,7 @@ type GatewayStatus struct {
 	Backends      []BackendStatus    `json:"backends"` // in the order of the configuration
 	Sessions      []SessionStatus    `json:"sessions"` // the oldest first
 	Totals        CallTotals         `json:"totals"`
+	Audit         AuditStatus        `json:"audit"`
 }
 
 // A GatewayInfo describes the process of a gateway.
@@ -86,6 +87,26 @@ type ListCounts struct {
 type TimedText struct {
 	Time time.Time `json:"time"`
 	Text string    `json:"text"`
+}
+
+// An AuditStatus is the status of the audit records since the start of the gateway.
+type AuditStatus struct {
+	Written int64   `json:"written"`
+	Lost    int64   `json:"lost"`   // records that could not be written
+	Queued  int     `json:"queued"` // records that are not written yet
+	Lag     float64 `json:"lag_ms"` // age of the oldest of them, in milliseconds
+	// File is nil if the records are part of the log, or if there are none.
+	File *AuditFileStatus `json:"file,omitempty"`
+}
+
+// An AuditFileStatus is the status of the audit file.
+type AuditFileStatus struct {
+	Path       string `json:"path"`
+	Size       int64  `json:"size"`        // bytes
+	Former     int    `json:"former"`      // files that were rotated and are kept
+	FormerSize int64  `json:"former_size"` // bytes, as they are stored
+	// Problem is what does not work, and since when; nil = everything works.
+	Problem *TimedText `json:"problem,omitempty"`
 }
 
 // CallTotals count the calls since the start of the gateway.
