@@ -36,6 +36,10 @@ const (
 	StoppedByUser State = "stopped by user"
 )
 
+// States are all states of a backend.
+var States = [...]State{Stopped, Starting, Ready, Degraded, BackingOff, BreakerOpen, NeedsLogin,
+	Disabled, Misconfigured, StoppedByUser}
+
 // A Backend is one MCP server and its known state.
 type Backend struct {
 	set *Set

@@ -12,6 +12,7 @@ import (
 	"mcpgateway/internal/adminapi"
 	"mcpgateway/internal/adminserver"
 	"mcpgateway/internal/callid"
+	"mcpgateway/internal/metrics"
 	"mcpgateway/internal/reload"
 )
 
@@ -30,7 +31,8 @@ func (a *adminService) run(ctx context.Context) {
 	server := adminserver.New(adminserver.Options{
 		Status: adminStatus{a}, Calls: adminCalls{a}, Events: adminEvents{a},
 		Logs: adminLogs{a}, Control: adminControl{a}, Catalog: adminCatalog{a},
-		Clients: adminClients{a}, Log: a.log,
+		Clients: adminClients{a}, Metrics: metrics.NewHandler(adminMetrics{adminStatus{a}}),
+		Log: a.log,
 	})
 	var serving sync.WaitGroup
 	defer serving.Wait()

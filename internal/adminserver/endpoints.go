@@ -88,6 +88,10 @@ func (a *API) endpoints() []endpoint {
 			adminapi.ConfigurationList{}},
 		{"GET", connectPath, a.connect.serve,
 			"with Upgrade: mcp-stdio, over the admin socket only: a session of MCP", nil, nil},
+		{"GET", "/metrics", func(w http.ResponseWriter, r *http.Request) {
+			a.Metrics.ServeHTTP(w, r)
+		}, "metrics, in the text format of Prometheus", nil,
+			nil},
 		{"GET", "/api/v1/openapi.json", serveOpenAPI, "this document", nil, nil},
 	}
 }

@@ -66,6 +66,9 @@ func document(t *testing.T) object {
 			content = object{"text/event-stream": object{
 				"schema": object{"$ref": "#/components/schemas/AdminEvent"}}}
 		}
+		if e.path == "/metrics" {
+			content = object{"text/plain": object{"schema": object{"type": "string"}}}
+		}
 		if paths[e.path] == nil {
 			paths[e.path] = make(object)
 		}

@@ -43,6 +43,7 @@ type Options struct {
 	Control Controller
 	Catalog CatalogSource
 	Clients ClientServer
+	Metrics http.Handler // of GET /metrics
 	Log     *slog.Logger
 }
 
