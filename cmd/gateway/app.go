@@ -93,6 +93,7 @@ type runMode struct {
 	serving bool
 	// the lock file is read, and has no effect; the command reports its errors
 	ignoreLock bool
+	noRecords  bool // backends store nothing in the state directory
 	// name of the principal whose logins are used; "" = the gateway's
 	loginAs string
 }
@@ -107,6 +108,13 @@ func (c *cli) open(
 	if err != nil {
 		return nil, err
 	}
+	return c.openLoaded(loaded, m, tunes...)
+}
+
+// openLoaded is open with a configuration that is already loaded. It changes the configuration.
+func (c *cli) openLoaded(
+	loaded *config.Loaded, m runMode, tunes ...configOverride,
+) (*app, error) {
 	chain, err := checkRecursion(loaded.Source, os.Getenv(ancestorsEnv))
 	if err != nil {
 		if m.noRestart {
@@ -159,6 +167,10 @@ func (c *cli) open(
 	} else {
 		lock = readLock(a.Source, a.log)
 	}
+	stateDir := cfg.StateDir
+	if m.noRecords {
+		stateDir = ""
+	}
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.backends = backends.New(backends.Options{
 		StderrLevel:   stderrLevels[a.Config.Log.Stderr],
@@ -168,7 +180,7 @@ func (c *cli) open(
 		CatalogWait:   cfg.Catalog.Wait,
 		Profiles:      cfg.Profiles,
 		MaxMessage:    int(cfg.Limits.Message),
-		StateDir:      cfg.StateDir,
+		StateDir:      stateDir,
 		NameOwners:    a.previousNames,
 		Lock:          lock,
 		ProcessID:     reload.OwnProcess(),

@@ -229,7 +229,8 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 		toolsCommand(c), callCommand(c),
 		loginCommand(c), logoutCommand(c), approveCommand(c),
 		importCommand(&c.source), trustCommand(&c.source), untrustCommand(&c.source),
-		auditCommand(c), secretCommand(c.stdio), healthCommand(&c.source), serviceCommand(c),
+		auditCommand(c), secretCommand(c.stdio), doctorCommand(c),
+		healthCommand(&c.source), serviceCommand(c),
 		versionCommand(c.out), manCommand(),
 	)
 	for _, v := range actionVerbs {

@@ -100,11 +100,27 @@ func readSocketRecord(path string) (socketRecord, error) {
 func (r *Registered) dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, r.record.Network, r.record.Address)
-	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) || isRefused(err) {
+	if hasRefused(err) {
 		r.remove()
 		return nil, ErrEnded
 	}
 	return conn, err
+}
+
+// HasEnded reports whether the gateway has ended and has left its files in the registry. Unlike the
+// methods of an APIClient, it does not remove them.
+func (r Registered) HasEnded(ctx context.Context) bool {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, r.record.Network, r.record.Address)
+	if err == nil {
+		conn.Close()
+	}
+	return hasRefused(err)
+}
+
+// hasRefused reports whether an attempt to connect has failed because nobody listens.
+func hasRefused(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) || isRefused(err)
 }
 
 // remove removes the files of a gateway that has ended.

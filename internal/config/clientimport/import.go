@@ -24,6 +24,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/config/internal/dialect"
 	"mcpgateway/internal/config/internal/expand"
@@ -191,29 +193,35 @@ func (im *importer) readFile(path string) *config.Error {
 // readData imports the servers of one file.
 func (im *importer) readData(path string, data []byte) *config.Error {
 	im.result.readFiles = append(im.result.readFiles, im.opts.displayPath(path))
-	root, bad := parseForeign(im.opts.displayPath(path), data)
-	if bad != nil {
+	f, root, bad := im.open(path, data)
+	if f == nil {
 		return bad
-	}
-	if root == nil {
-		return nil
-	}
-	client := recognize(path, root)
-	if client == nil {
-		problem, hint := unknownFormat(path, root)
-		return &config.Error{File: im.opts.displayPath(path), Problem: problem, Hint: hint}
-	}
-	f := &foreignFile{
-		client: client, path: path, display: im.opts.displayPath(path), opts: im.opts,
-		fromProject: im.foundFiles[path],
-		projectDir:  dialect.ProjectDir(path, im.opts.Home, dialect.AnyClient),
-		workspace:   dialect.Workspace(path, im.opts.Cwd, im.opts.Home),
 	}
 	for _, s := range f.readServers(root) {
 		im.addServer(s)
 	}
 	im.result.Notes = append(im.result.Notes, f.notes...)
 	return nil
+}
+
+// open parses a file. The result is nil if the file is empty or there is an error.
+func (im *importer) open(path string, data []byte) (*foreignFile, *yaml.Node, *config.Error) {
+	root, bad := parseForeign(im.opts.displayPath(path), data)
+	if bad != nil || root == nil {
+		return nil, nil, bad
+	}
+	client := recognize(path, root)
+	if client == nil {
+		problem, hint := unknownFormat(path, root)
+		return nil, nil,
+			&config.Error{File: im.opts.displayPath(path), Problem: problem, Hint: hint}
+	}
+	return &foreignFile{
+		client: client, path: path, display: im.opts.displayPath(path), opts: im.opts,
+		fromProject: im.foundFiles[path],
+		projectDir:  dialect.ProjectDir(path, im.opts.Home, dialect.AnyClient),
+		workspace:   dialect.Workspace(path, im.opts.Cwd, im.opts.Home),
+	}, root, nil
 }
 
 // addServer imports one server, or adds a note with the reason for not importing it.

@@ -30,7 +30,7 @@ func (p Program) IsGateway() bool {
 	if p.Command == "" {
 		return false
 	}
-	file, err := p.find()
+	file, err := p.Find()
 	if err != nil {
 		return IsGatewayName(p.Command) && areServeArgs(p.Args)
 	}
@@ -44,8 +44,8 @@ func (p Program) IsGateway() bool {
 	return err == nil && info.Main.Path == modulePath
 }
 
-// find returns the path of the executable.
-func (p Program) find() (string, error) {
+// Find returns the path of the executable.
+func (p Program) Find() (string, error) {
 	value := func(name string) string {
 		if name == "$" { // $$ is a dollar
 			return name
