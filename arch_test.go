@@ -127,10 +127,12 @@ var allowedImports = map[string][]string{
 	"internal/principal":  {"internal/quota", "internal/text"},
 	"internal/ratelimit":  {"internal/config", "internal/principal"},
 	// the admin API
-	"internal/metrics":     {"internal/activity", "internal/adminapi"},
-	"internal/activity":    {"gateway", "internal/audit", "internal/protocol", "internal/text"},
-	"internal/adminapi":    {"internal/atomicfile"},
-	"internal/adminserver": {"internal/adminapi", "internal/weburl"},
+	"internal/metrics":  {"internal/activity", "internal/adminapi"},
+	"internal/activity": {"gateway", "internal/audit", "internal/protocol", "internal/text"},
+	"internal/adminapi": {"internal/atomicfile"},
+	"internal/adminserver": {"internal/adminapi", "internal/adminserver/page",
+		"internal/weburl"},
+	"internal/adminserver/page": {},
 	"internal/tracing": {
 		"gateway", "internal/audit", "internal/callid", "internal/config", "internal/contract",
 		"internal/peer", "internal/protocol", "internal/secrets", "internal/text",
@@ -146,7 +148,8 @@ var allowedImports = map[string][]string{
 	"internal/atomicfile": {},
 	"cmd/gateway": {
 		"backends", "catalog", "gateway", "internal/activity", "internal/adminapi",
-		"internal/adminserver", "internal/atomicfile", "internal/audit", "internal/auditchain",
+		"internal/adminserver", "internal/adminserver/page", "internal/atomicfile",
+		"internal/audit", "internal/auditchain",
 		"internal/auditfile", "internal/auditlog",
 		"internal/callid",
 		"internal/config",
@@ -184,6 +187,8 @@ var allowedTools = map[string][]string{
 // allowedModules lists the third-party modules and the packages that may import them outside of
 // tests. An empty list: for tests only.
 var allowedModules = map[string][]string{
+	"github.com/chromedp/cdproto":           {},
+	"github.com/chromedp/chromedp":          {},
 	"github.com/coreos/go-oidc":             {},
 	"github.com/fsnotify/fsnotify":          {"internal/reload"},
 	"github.com/go-jose/go-jose":            {"internal/mcptest/oidctest", "internal/resourceserver"},
@@ -267,7 +272,7 @@ var allowedStd = map[string][]string{
 		"internal/secrets", "internal/tracing", "internal/transport/http1",
 		"internal/transport/httpclient", "internal/weburl",
 	},
-	"net/http": {"internal/adminapi", "internal/adminserver", "backends", "cmd/gateway", "internal/httpserver", "internal/loginpage", "internal/metrics",
+	"net/http": {"internal/adminapi", "internal/adminserver", "internal/adminserver/page", "backends", "cmd/gateway", "internal/httpserver", "internal/loginpage", "internal/metrics",
 		"internal/oauthclient", "internal/resourceserver", "internal/tracing",
 		"internal/transport/http1", "internal/transport/httpclient"},
 	"os/exec": {"internal/config/internal/dialect", "internal/doctor", "internal/loginpage", "internal/osservice", "internal/procgroup",

@@ -11,6 +11,7 @@ import (
 
 	"mcpgateway/internal/adminapi"
 	"mcpgateway/internal/adminserver"
+	"mcpgateway/internal/adminserver/page"
 	"mcpgateway/internal/callid"
 	"mcpgateway/internal/metrics"
 	"mcpgateway/internal/reload"
@@ -23,16 +24,18 @@ type adminService struct {
 	started  time.Time
 	reloader *reload.Reloader
 	adminURL atomic.Pointer[string] // of the admin API over HTTP; nil = it is not served
+	logins   *page.Logins           // at the page
 }
 
 // run serves the admin API on the admin socket and at admin.listen until ctx is done. Failures are
 // logged, and cost nothing else.
 func (a *adminService) run(ctx context.Context) {
+	a.logins = page.NewLogins(a.adminToken)
 	server := adminserver.New(adminserver.Options{
 		Status: adminStatus{a}, Calls: adminCalls{a}, Events: adminEvents{a},
 		Logs: adminLogs{a}, Control: adminControl{a}, Catalog: adminCatalog{a},
 		Clients: adminClients{a}, Metrics: metrics.NewHandler(adminMetrics{adminStatus{a}}),
-		Log: a.log,
+		Page: adminPage{a}, Log: a.log,
 	})
 	var serving sync.WaitGroup
 	defer serving.Wait()
@@ -80,7 +83,7 @@ func (a *adminService) serveAddress(ctx context.Context, server *adminserver.API
 		a.log.Warn("admin.listen can be reached from other machines, and is not encrypted",
 			"text", "put a proxy with TLS in front of it, or use ssh -L and 127.0.0.1")
 	}
-	rule := adminserver.AccessRule{Token: a.adminToken, CheckBrowser: true,
+	rule := adminserver.AccessRule{Token: a.adminToken, CheckBrowser: true, Logins: a.logins,
 		Hosts: append([]string{address}, a.Config.Hosts...), Loopback: a.Config.Admin.Loopback()}
 	if err := server.Serve(ctx, ln, rule); err != nil {
 		a.log.Warn("admin API closed", "err", err)

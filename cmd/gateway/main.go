@@ -225,8 +225,8 @@ Without a command it serves MCP on stdin and stdout, as clients expect.
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
-		serveCommand(c), statusCommand(c), reloadCommand(c), logsCommand(c), checkCommand(c),
-		toolsCommand(c), callCommand(c),
+		serveCommand(c), statusCommand(c), reloadCommand(c), logsCommand(c), pageCommand(c),
+		checkCommand(c), toolsCommand(c), callCommand(c),
 		loginCommand(c), logoutCommand(c), approveCommand(c),
 		importCommand(&c.source), trustCommand(&c.source), untrustCommand(&c.source),
 		auditCommand(c), secretCommand(c.stdio), doctorCommand(c),

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"mcpgateway/internal/adminapi"
+	"mcpgateway/internal/adminserver/page"
 	"mcpgateway/internal/weburl"
 )
 
@@ -24,16 +25,18 @@ type AccessRule struct {
 	// of the gateway. Hosts are names with or without a port.
 	Loopback bool
 	Hosts    []string
+	// Logins are the logins at the page, which is then served; nil = there is no page.
+	Logins *page.Logins
 }
 
 // check returns the status and the text for a request that is refused, and nil for any other.
-func (a AccessRule) check(r *http.Request) (int, *adminapi.APIError) {
+func (a AccessRule) check(r *http.Request, isLoggedIn bool) (int, *adminapi.APIError) {
 	if a.CheckBrowser {
 		if refused := a.checkBrowser(r); refused != nil {
 			return http.StatusForbidden, refused
 		}
 	}
-	if a.Token == "" {
+	if a.Token == "" || isLoggedIn {
 		return 0, nil
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -49,10 +52,8 @@ func (a AccessRule) check(r *http.Request) (int, *adminapi.APIError) {
 
 // checkBrowser checks the headers Host, Origin and Sec-Fetch-Site.
 func (a AccessRule) checkBrowser(r *http.Request) *adminapi.APIError {
-	if a.Loopback && !a.isOwnHost(r.Host) {
-		return &adminapi.APIError{Text: "the header Host names another host",
-			Hint: "if a proxy in front of the gateway has that name, add it to hosts in the " +
-				"configuration"}
+	if refused := a.checkHost(r); refused != nil {
+		return refused
 	}
 	for _, origin := range r.Header["Origin"] {
 		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
@@ -63,6 +64,16 @@ func (a AccessRule) checkBrowser(r *http.Request) *adminapi.APIError {
 		if site != "same-origin" && site != "none" {
 			return &adminapi.APIError{Text: "a page of another site sends this request"}
 		}
+	}
+	return nil
+}
+
+// checkHost checks the header Host.
+func (a AccessRule) checkHost(r *http.Request) *adminapi.APIError {
+	if a.Loopback && !a.isOwnHost(r.Host) {
+		return &adminapi.APIError{Text: "the header Host names another host",
+			Hint: "if a proxy in front of the gateway has that name, add it to hosts in the " +
+				"configuration"}
 	}
 	return nil
 }

@@ -92,6 +92,9 @@ func (a *API) endpoints() []endpoint {
 			a.Metrics.ServeHTTP(w, r)
 		}, "metrics, in the text format of Prometheus", nil,
 			nil},
+		{"POST", "/api/v1/page/code", servePageCode(a.Page),
+			"the address of the page, and a code with which a browser can log in once", nil,
+			adminapi.PageCode{}},
 		{"GET", "/api/v1/openapi.json", serveOpenAPI, "this document", nil, nil},
 	}
 }

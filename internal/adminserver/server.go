@@ -44,6 +44,7 @@ type Options struct {
 	Catalog CatalogSource
 	Clients ClientServer
 	Metrics http.Handler // of GET /metrics
+	Page    PageSource
 	Log     *slog.Logger
 }
 
@@ -105,7 +106,12 @@ func (a *API) Serve(ctx context.Context, ln net.Listener, access AccessRule) err
 func (a *API) serve(w http.ResponseWriter, r *http.Request, access AccessRule) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if status, err := access.check(r); err != nil {
+	if access.Logins != nil && a.servePage(w, r, access) {
+		return
+	}
+	r, end, isLoggedIn := access.withLogin(r)
+	defer end()
+	if status, err := access.check(r, isLoggedIn); err != nil {
 		if status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
