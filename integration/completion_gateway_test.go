@@ -23,11 +23,11 @@ func (c completer) words(args ...string) []string {
 	c.t.Helper()
 	cmd := exec.Command(gateway(c.t), append([]string{"__complete"}, args...)...)
 	cmd.Env, cmd.Dir = c.s.env(), c.dir
-	out, err := cmd.Output()
-	if err != nil {
-		c.t.Fatalf("%q: %v", args, err)
+	r := runCommand(c.t, cmd)
+	if r.code != 0 {
+		c.t.Fatalf("%q: exit code %d\n%s", args, r.code, r.err)
 	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
 	return lines[:len(lines)-1] // the last is a directive
 }
 
