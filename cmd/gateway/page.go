@@ -2,10 +2,9 @@ package main
 
 import (
 	"fmt"
-	"html/template"
+	"html"
 	"net/url"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,17 +17,18 @@ import (
 const pageFile = "open-page.html"
 
 // pageForm sends a code to the gateway. The code is in a file that only this user can read, and
-// not in a URL, which the history of the browser and the list of processes would show.
-var pageForm = template.Must(template.New("page").Parse(`<!DOCTYPE html>
+// not in a URL, which the history of the browser and the list of processes would show. Its values
+// are the URL of the page and the code, both escaped.
+const pageForm = `<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
 <title>MCP gateway</title>
-<form method="post" action="{{.URL}}login">
-<input type="hidden" name="code" value="{{.Code}}">
+<form method="post" action="%slogin">
+<input type="hidden" name="code" value="%s">
 <button>Open the page of the gateway</button>
 </form>
 <script>document.forms[0].submit()</script>
-`))
+`
 
 func pageCommand(c *cli) *cobra.Command {
 	choice := gatewayChoice{source: &c.source}
@@ -67,13 +67,10 @@ gateway serves the page if its configuration has an address for it:
 
 // openPage opens a file that logs the browser in. If there is no browser, it prints the address.
 func (c *cli) openPage(page *adminapi.PageCode, g *chosenGateway) error {
-	var form strings.Builder
-	if err := pageForm.Execute(&form, page); err != nil {
-		return err
-	}
+	form := fmt.Sprintf(pageForm, html.EscapeString(page.URL), html.EscapeString(page.Code))
 	dir := g.StateDir()
 	path := filepath.Join(dir, pageFile)
-	if err := atomicfile.Write(path, []byte(form.String()), atomicfile.Options{}); err != nil {
+	if err := atomicfile.Write(path, []byte(form), atomicfile.Options{}); err != nil {
 		return err
 	}
 	address := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}

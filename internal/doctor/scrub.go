@@ -7,7 +7,7 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-var userInfo = lazy.Regexp(`://[^/?#@\s"']*@`)
+var userInfo = lazy.Regexp(`:/{2}[^/?#@\s"']*@`)
 
 // Scrub returns a text for a report that others read: user names in URLs, texts that look like
 // secrets and the path of the home directory are replaced. The caller masks known secrets before.
