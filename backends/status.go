@@ -36,8 +36,8 @@ type Status struct {
 }
 
 // A History says since when a backend has its state, how often it was started again because it had
-// ended or had failed to start, and its last error, which may be over. It begins anew when a reload
-// or a [Control] replaces the backend.
+// ended or had failed to start, and its last error, which may be over. It starts from zero when a
+// reload or a [Control] replaces the backend.
 type History = supervise.History
 
 // A Usage is what a backend does at one moment, over all of its connections. This includes those

@@ -27,7 +27,7 @@ and its former files. It names the file, line and time of each record that was c
 removed, inserted or moved since; the exit code is 1 if there is one.
 
 That the oldest records are missing is normal: audit.keep removes them. A chain shows
-neither that records at its end were removed, nor that all of it was written anew by
+neither that records at its end were removed, nor that all of it was written again by
 somebody who can write to the files. Therefore keep the head that verify prints where
 they cannot write, and pass it later with --head: verify then checks that the records
 up to that head are still the same.
@@ -187,7 +187,7 @@ func (r *verifyReport) print(w io.Writer, headWanted bool) {
 	fmt.Fprintf(w, "head: %s\n", r.Head)
 	if !headWanted {
 		fmt.Fprintln(w, "keep the head elsewhere: only with --head, verify notices removed records "+
-			"at the end, and a chain that was written anew")
+			"at the end, and a chain that was written again")
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"mcpgateway/internal/adminapi"
 )
 
-// reportsForPrinting are two gateways: one with many things to say, and one that hangs.
+// reportsForPrinting are two gateways: the first has much to report, the second does not answer.
 func reportsForPrinting(now time.Time) []gatewayReport {
 	p50, p99 := 12.4, 61_234.0
 	return []gatewayReport{{

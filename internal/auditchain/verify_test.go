@@ -165,7 +165,7 @@ func TestVerifyWithoutChainBefore(t *testing.T) {
 	}
 }
 
-// A head that was kept elsewhere shows that the end was removed, or that all was written anew.
+// A head that was kept elsewhere shows that the end was removed, or that all was written again.
 func TestVerifyHead(t *testing.T) {
 	all := chained(5)
 	file := func(n int) testFile { return testFile{"f", strings.Join(all[:n], "")} }

@@ -16,7 +16,7 @@ import (
 
 // Bounds of logins.
 const (
-	maxLogins     = 32             // the one that was not used for the longest time ends
+	maxLogins     = 32             // the login that was not used for the longest time ends
 	maxUnused     = 24 * time.Hour // after which a login ends
 	maxCodes      = 8              // the oldest becomes invalid
 	codeTTL       = time.Minute
