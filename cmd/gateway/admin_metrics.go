@@ -8,17 +8,17 @@ import (
 // adminMetrics implements metrics.StateSource.
 type adminMetrics struct{ adminStatus }
 
-// Entries implements metrics.StateSource. The keys are masked, because backends choose the names.
+// Entries implements metrics.StateSource. The names are masked, because backends choose them. Those
+// that become equal are counted together.
 func (a adminMetrics) Entries() map[activity.EntryKey]activity.EntryCounters {
-	all := a.activity.Entries()
-	for key, counters := range all {
-		if name := a.mask.String(key.Name); name != key.Name {
-			delete(all, key)
-			key.Name = name
-			all[key] = counters
-		}
+	masked := make(map[activity.EntryKey]activity.EntryCounters)
+	for key, counters := range a.activity.Entries() {
+		key.Name = a.mask.String(key.Name)
+		sum := masked[key]
+		sum.Merge(&counters)
+		masked[key] = sum
 	}
-	return all
+	return masked
 }
 
 // States implements metrics.StateSource.

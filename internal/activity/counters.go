@@ -104,6 +104,16 @@ type EntryCounters struct {
 	BytesIn, BytesOut Histogram // bytes
 }
 
+// Merge adds the counts of other, which stays unchanged.
+func (e *EntryCounters) Merge(other *EntryCounters) {
+	for i, n := range other.ByOutcome {
+		e.ByOutcome[i] += n
+	}
+	e.Durations.merge(&other.Durations)
+	e.BytesIn.merge(&other.BytesIn)
+	e.BytesOut.merge(&other.BytesOut)
+}
+
 // A counterTable has all counters. The zero value is empty.
 type counterTable struct {
 	total    windowedCounts
